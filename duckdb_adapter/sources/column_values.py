@@ -5,16 +5,15 @@ They are counted once for a version, which never changes.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from duckdb_adapter.sources.rows import Rows
-from lancefs.datafile.arrays import numbers_of
-from lancefs.datafile.buffers import Array, Ints
+from duckdb_adapter.sources.tallies import Tally, steps_of
+from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.datafile.logical_types import narrow_type
 from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
@@ -26,37 +25,51 @@ from lancefs.table.per_version import PerVersion
 # A shorter table is read with all its rows. To look at the values of a longer one takes seconds,
 # which somebody who wants the plan only should not wait for.
 LEAST_ROWS, MOST_ROWS = 2 * BATCH_ROWS, 512 * 1024 * 1024
-MOST_VALUES = 1024
 # Rows of which the values are looked at first.
 _PROBED_ROWS = 8 * 1024
 # Rows of a batch, each of which costs some Python.
 COUNTED_ROWS = 256 * 1024
-# Bytes of a dictionary, which is kept.
-_MOST_BYTES = 1024 * 1024
-# How far apart whole numbers are at most.
-_MOST_RANGE = 64 * 1024
 
 
 class CountedValues(NamedTuple):
-    """The values of a column.
+    """The values of some columns.
 
     Attributes:
-        values: Each value once; null is one of them where values are missing. Also what
-            dictionaries hold, and no row does.
-        counts: In how many rows each is.
+        values: All values of each column, each once; null is one of them where values are missing.
+            Also what dictionaries hold, and no row does.
+        places: Of each combination that rows have, the place of its value of each column.
+        counts: How many rows have it.
     """
 
-    values: pa.Array
+    values: Mapping[str, pa.Array]
+    places: Mapping[str, Ints]
     counts: Ints
 
-    @property
-    def present(self) -> pa.Array:
-        """The values but null."""
-        return self.values.drop_null()
+    def combinations(self) -> pa.Table:
+        """Return each combination once, a column for each path."""
+        columns = {
+            path: values.take(to_arrow_numbers(self.places[path]))
+            for path, values in self.values.items()
+        }
+        return pa.table(columns)
+
+    def of(self, paths: Sequence[str]) -> CountedValues:
+        """Return the combinations of some of the columns."""
+        values = {path: self.values[path] for path in paths}
+        steps = steps_of([len(each) for each in values.values()])
+        numbers = np.zeros(len(self.counts), np.int64)
+        for path, step in zip(paths, steps, strict=True):
+            numbers += self.places[path] * step
+        _, first, which = np.unique(numbers, return_index=True, return_inverse=True)
+        counts = np.zeros(len(first), np.int64)
+        np.add.at(counts, which, self.counts)
+        return CountedValues(values, {path: self.places[path][first] for path in paths}, counts)
 
 
-# None where a column has many.
-_COUNTS = PerVersion[dict[str, CountedValues | None]](dict)
+# None for columns that have many.
+_COUNTS = PerVersion[dict[tuple[str, ...], CountedValues | None]](dict)
+# The columns that have an index, once they were asked for.
+_INDEXED = PerVersion[list[frozenset[str]]](list)
 # Columns that were asked for.
 _ASKED = PerVersion[set[tuple[str, ...]]](set)
 
@@ -117,83 +130,65 @@ def is_asked_again(dataset: LanceDataset, columns: Sequence[str]) -> bool:
     return is_again
 
 
-def may_be_few(dataset: LanceDataset, path: str) -> bool:
-    """Whether a column may hold few values, as its first rows tell; see `value_counts`."""
-    known = _COUNTS.of(dataset.opened)
-    if path in known:
-        return known[path] is not None
-    is_few = _counted(dataset, path, limit=_PROBED_ROWS) is not None
-    if not is_few:
-        known[path] = None
-    return is_few
+def has_index(dataset: LanceDataset, paths: Sequence[str]) -> bool:
+    """Whether an index may find rows by one of some columns."""
+    known = _INDEXED.of(dataset.opened)
+    if not known:
+        try:
+            indices = dataset.indices()
+        except LanceError:  # a scan does without those that it cannot read
+            indices = []
+        known.append(frozenset(path for index in indices for path in index.columns))
+    return not known[0].isdisjoint(paths)
 
 
-def value_counts(dataset: LanceDataset, path: str) -> CountedValues | None:
-    """Count the values of a column.
+def count_values(dataset: LanceDataset, paths: Sequence[str]) -> CountedValues | None:
+    """Count the combinations of values of columns.
 
     Args:
         dataset: The table.
-        path: The column; see `read_values`.
+        paths: The columns; see `read_values`.
 
     Returns:
-        None where there are many, or the column cannot be read: who reads it says why.
+        None where there are many, or a column cannot be read: who reads it says why.
     """
-    known = _COUNTS.of(dataset.opened)
-    if path not in known and may_be_few(dataset, path):
-        known[path] = _counted(dataset, path, batch_size=COUNTED_ROWS)
-    return known[path]
+    known, key = _COUNTS.of(dataset.opened), tuple(paths)
+    if key not in known:
+        wider = (other for columns, other in known.items() if {*paths} <= {*columns})
+        found = next(filter(None, wider), None)
+        known[key] = _count(dataset, paths) if found is None else found.of(paths)
+    return known[key]
 
 
-def _counted(dataset: LanceDataset, path: str, **options: Any) -> CountedValues | None:
-    found: Counter[Any] = Counter()
+def _count(dataset: LanceDataset, paths: Sequence[str]) -> CountedValues | None:
+    is_few = _counted(dataset, paths, limit=_PROBED_ROWS) is not None
+    return _counted(dataset, paths, batch_size=COUNTED_ROWS) if is_few else None
+
+
+def _counted(dataset: LanceDataset, paths: Sequence[str], **options: Any) -> CountedValues | None:
+    kinds = {path: type_of(dataset, path) for path in paths}
+    tally = Tally([not is_countable(kind) for kind in kinds.values()])
     try:
-        for batch in read_values(dataset, [path], **options).to_batches():
-            tally = _tally(batch.column(0))
-            found.update(tally or {})
-            if tally is None or len(found) > MOST_VALUES:
+        for batch in read_values(dataset, paths, **options).to_batches():
+            if not tally.add([_stored(array) for array in batch.columns]):
                 return None
     except LanceError:
         return None
-    kind = type_of(dataset, path)
-    kind = (narrow_type(kind) or kind) if is_countable(kind) else pa.string()
-    values = array_of(list(found), stored_type(kind)).view(kind)
-    return CountedValues(values, np.array(list(found.values()), np.int64))
+    values = {
+        path: _array(found, kind)
+        for (path, kind), found in zip(kinds.items(), tally.values(), strict=True)
+    }
+    places, counts = tally.combinations()
+    return CountedValues(values, dict(zip(paths, places, strict=True)), counts)
 
 
-def _tally(array: pa.Array) -> Counter[Any] | None:
-    """Return how often each value of a batch occurs, numbers as stored; None where many are."""
+def _stored(array: pa.Array) -> pa.Array:
+    """Return numbers as they are stored; dictionaries as they are."""
     is_coded = pa.types.is_dictionary(array.type)
-    numbers = array.indices if is_coded else array.view(stored_type(array.type))
-    present = numbers_of(numbers.drop_null() if array.null_count else numbers)
-    if is_coded:
-        tally = _tally_codes(present, array.dictionary)
-    else:
-        tally = _tally_numbers(present) if len(present) else Counter()
-    if tally is not None and array.null_count:
-        tally[None] += array.null_count
-    return tally
+    return array if is_coded else array.view(stored_type(array.type))
 
 
-def _tally_codes(codes: Ints, items: pa.Array) -> Counter[Any] | None:
-    """Return how often each value occurs, also those of dictionaries that do not."""
-    if len(items) > MOST_VALUES or items.nbytes > _MOST_BYTES:
-        return None
-    counts = np.bincount(codes, minlength=len(items)).tolist()
-    tally: Counter[Any] = Counter()  # a dictionary may hold a value twice
-    for value, count in zip(items.to_pylist(), counts, strict=True):
-        tally[value] += count
-    return tally
-
-
-def _tally_numbers(numbers: Array) -> Counter[Any] | None:
-    least = numbers.min()
-    if int(numbers.max()) - int(least) >= _MOST_RANGE:
-        return None
-    if numbers.dtype.itemsize < 4:  # where a difference may be no number of the type
-        numbers = numbers.astype(np.int32)
-    counts = np.bincount((numbers - least).astype(np.int32, copy=False))
-    there = np.flatnonzero(counts)
-    if len(there) > MOST_VALUES:
-        return None
-    values = (int(least) + step for step in there.tolist())
-    return Counter(dict(zip(values, counts[there].tolist(), strict=True)))
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return values of a column, numbers as stored."""
+    kind = (narrow_type(kind) or kind) if is_countable(kind) else pa.string()
+    return array_of(values, stored_type(kind)).view(kind)

@@ -9,15 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.sources.column_values import may_be_few, stored_type, value_counts
-from lancefs.datafile.arrays import mask_of, numbers_of
+from duckdb_adapter.sources.column_values import count_values
+from duckdb_adapter.sources.tallies import MOST_COMBINATIONS
+from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.buffers import Array, to_arrow_numbers
 from lancefs.datafile.kernels import take
 from lancefs.errors import ReadFailed
 from lancefs.lance_dataset import LanceDataset
-
-_MOST_COMBINATIONS = 16 * 1024
-_UNKNOWN = -1
 
 
 class Combinations:
@@ -74,29 +72,9 @@ class Combinations:
 
     def _parts(self, name: str, step: int, array: pa.Array) -> Array:
         """Return what the values of a column add to the numbers of their rows."""
-        if not pa.types.is_dictionary(array.type):
-            return self._parts_of_numbers(name, step, array)
         items = array.dictionary
         codes = numbers_of(array.indices, len(items))
         return take(self._parts_of(name, step, items), codes.view(np.uint32))
-
-    def _parts_of_numbers(self, name: str, step: int, array: pa.Array) -> Array:
-        kind = stored_type(array.type)
-        known = numbers_of(self._values[name].view(kind))
-        least, most = (known.min(), known.max()) if len(known) else (0, 0)
-        by_number = np.full(int(most) - int(least) + 1, _UNKNOWN, np.int32)
-        by_number[known.astype(np.int64) - int(least)] = np.arange(len(known)) * step
-        found = numbers_of(array.view(kind), int(least))
-        if len(found) and (found.min() < least or found.max() > most):
-            raise self._changed()
-        if found.dtype.itemsize < 4:  # where a difference may be no number of the type
-            found = found.astype(np.int32)
-        parts = take(by_number, (found - least).astype(np.uint32))
-        if array.null_count:
-            parts[mask_of(array.is_null())] = len(known) * step
-        if parts.min(initial=0) < 0:
-            raise self._changed()
-        return parts.astype(self.dtype, copy=False)
 
     def _parts_of(self, name: str, step: int, items: pa.Array) -> Array:
         """Return what each item adds to the numbers of its rows, and what a missing value does."""
@@ -120,16 +98,15 @@ class Combinations:
 
 
 def few_combinations(dataset: LanceDataset, columns: Sequence[str]) -> Combinations | None:
-    """Return the combinations of the values of columns; None where they are many.
+    """Return the combinations of the values of columns of strings; None where they are many.
 
     Args:
         dataset: The table.
-        columns: The columns; see `read_values`.
+        columns: The columns, which come dictionary-encoded.
     """
-    if not all(may_be_few(dataset, column) for column in columns):
+    found = count_values(dataset, columns)
+    if found is None:
         return None
-    counts = {column: value_counts(dataset, column) for column in columns}
-    values = {column: found.present for column, found in counts.items() if found is not None}
+    values = {column: each.drop_null() for column, each in found.values.items()}
     combinations = Combinations(dataset.uri, values)
-    is_few = len(values) == len(columns) and combinations.count <= _MOST_COMBINATIONS
-    return combinations if is_few else None
+    return combinations if combinations.count <= MOST_COMBINATIONS else None

@@ -16,15 +16,7 @@ import pyarrow as pa
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.value_counts import counted_paths
-from duckdb_adapter.sources.column_values import (
-    COUNTED_ROWS,
-    is_asked_again,
-    is_countable,
-    read_values,
-    type_of,
-    value_counts,
-)
-from duckdb_adapter.sources.combinations import few_combinations
+from duckdb_adapter.sources.column_values import count_values, has_index, is_countable, type_of
 from duckdb_adapter.sources.counted import numbered_rows
 from duckdb_adapter.sources.rows import Rows
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
@@ -37,6 +29,8 @@ _BLOCKS = (2048, 256)
 # The column of the tables of the query that tells how often a row is to come.
 _TICKS = "__lance_ticks"
 _REST = "single rows"
+# Rows of a table that are counted although an index may find those that are used.
+_MOST_COUNTED = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -93,7 +87,7 @@ def _blocks(rows: int) -> str:
 
 
 # By columns of a version; None where there are too many values.
-_COUNTED = PerVersion[dict[tuple[str, ...], ValueCountRows | None]](dict)
+_ROWS = PerVersion[dict[tuple[str, ...], ValueCountRows | None]](dict)
 
 
 def value_count_rows(rows: Rows, query: TableQuery) -> ValueCountRows | None:
@@ -113,37 +107,31 @@ def value_count_rows(rows: Rows, query: TableQuery) -> ValueCountRows | None:
 
     paths = counted_paths(query, is_counted)
     is_clear = not any(path.lower().startswith(_TICKS) for path in paths)
-    found = _counted(dataset, paths) if paths and is_clear else None
+    if not paths or not is_clear or _is_answered_by_index(rows, query, paths):
+        return None
+    found = _counted(dataset, paths)
     # A string is handed to DuckDB with its row, which takes longer than a number of blocks.
     if found is None or (len(paths) == 1 and paths[0] in rows.encoded):
         return found
     return found if len(found.counts) * _BLOCKS[-1] <= found.counts.sum() else None
 
 
+def _is_answered_by_index(rows: Rows, query: TableQuery, paths: Sequence[str]) -> bool:
+    """Whether an index may find the rows that are used, sooner than all are counted."""
+    assert query.select is not None
+    if (rows.known_count() or 0) <= _MOST_COUNTED or not query.select.node.get("where_clause"):
+        return False
+    return tuple(paths) not in _ROWS.of(rows.dataset.opened) and has_index(rows.dataset, paths)
+
+
 def _counted(dataset: LanceDataset, paths: Sequence[str]) -> ValueCountRows | None:
-    known, key = _COUNTED.of(dataset.opened), tuple(paths)
-    # To count several columns takes up to twice as long as to read them.
-    if len(paths) > 1 and not is_asked_again(dataset, key):
-        return None
-    if key not in known:
-        known[key] = _count(dataset, paths)
-    return known[key]
-
-
-def _count(dataset: LanceDataset, paths: Sequence[str]) -> ValueCountRows | None:
-    if len(paths) == 1:
-        alone = value_counts(dataset, paths[0])
-        if alone is None:
-            return None
-        return ValueCountRows(_shown(pa.table({paths[0]: alone.values})), alone.counts)
-    combinations = few_combinations(dataset, paths)
-    if combinations is None:
-        return None
-    counts = np.zeros(combinations.count, np.int64)
-    for batch in read_values(dataset, paths, batch_size=COUNTED_ROWS).to_batches():
-        counts += np.bincount(combinations.numbers(batch.columns), minlength=len(counts))
-    there = np.flatnonzero(counts)
-    return ValueCountRows(_shown(combinations.table(there)), counts[there])
+    kept, key = _ROWS.of(dataset.opened), tuple(paths)
+    if key not in kept:
+        found = count_values(dataset, paths)
+        kept[key] = (
+            None if found is None else ValueCountRows(_shown(found.combinations()), found.counts)
+        )
+    return kept[key]
 
 
 def _shown(values: pa.Table) -> pa.Table:

@@ -19,7 +19,7 @@ from roads import assert_same_rows, connect, native_rows, needs_install
 import duckdb_adapter
 import lancefs
 from duckdb_adapter import claims
-from duckdb_adapter.sources import column_values, combinations, groups
+from duckdb_adapter.sources import combinations, groups, tallies
 from duckdb_adapter.sources.combinations import Combinations
 from duckdb_adapter.sources.groups import GROUP, GroupedRows
 
@@ -253,11 +253,11 @@ def test_columns_with_many_values_are_not_numbered(
         expected = native.execute(query.replace(f"'{path}'", "native")).fetchall()
     assert _is_grouped(con, query)
     assert con.execute(query).fetchall() == expected
-    monkeypatch.setattr(combinations, "_MOST_COMBINATIONS", 1000)
+    monkeypatch.setattr(combinations, "MOST_COMBINATIONS", 1000)
     assert not _is_grouped(con, query)
     monkeypatch.undo()
     monkeypatch.setattr(groups, "_LEAST_ROWS", 10)
-    monkeypatch.setattr(column_values, "MOST_VALUES", 100)
+    monkeypatch.setattr(tallies, "MOST_VALUES", 100)
     lance.dataset(str(path)).delete("id = 7")  # another version, whose values nobody has seen
     assert not _is_grouped(con, query)
 

@@ -54,6 +54,7 @@ from lancefs.datafile.kernels import (
     selection,
     streams,
     strings,
+    tallies,
     utf8,
 )
 from lancefs.datafile.kernels.levels import take_levels
@@ -599,6 +600,31 @@ def ends_of_rows(draw: st.DrawFn) -> Arguments:
     return stored, draw(st.booleans()), max(added, draw(st.sampled_from([0, 0, (1 << 63) - 1])))
 
 
+@st.composite
+def numbers_with_positions(draw: st.DrawFn) -> Arguments:
+    """Draw the arguments of `add_positions`: some numbers have none."""
+    random, rows = draw(generators()), draw(st.integers(0, 40))
+    kind = np.dtype(draw(st.sampled_from(["i1", "i2", "i4", "i8", "u1", "u2", "u4"])))
+    bounds = np.iinfo(kind)
+    base = draw(st.integers(int(bounds.min), int(bounds.max)) | st.sampled_from([0, -(1 << 63)]))
+    known = draw(st.integers(0, 12))
+    numbers = np.array([_within(base + n, bounds) for n in random.integers(0, 12, rows)], kind)
+    positions = random.integers(-1 if draw(st.booleans()) else 0, 99, known).astype(np.int32)
+    sums = random.integers(0, 1000, rows).astype(np.int32)
+    return odd_place(draw, numbers).view(kind), base, positions, sums
+
+
+def _within(number: int, bounds: np.iinfo[Any]) -> int:
+    return min(max(int(number), int(bounds.min)), int(bounds.max))
+
+
+@st.composite
+def sums_of_rows(draw: st.DrawFn) -> Arguments:
+    """Draw the arguments of `count_sums`."""
+    size = draw(st.integers(1, 300))
+    return draw(generators()).integers(0, size, draw(st.integers(0, 90))).astype(np.int32), size
+
+
 PAIRS = {
     "find_buffers": (chunks.find_buffers, chunk_headers()),
     "open_chunks": (chunks.open_chunks, whole_pages()),
@@ -637,6 +663,8 @@ PAIRS = {
     "read_plain": (plain.read_plain, rows_of_plain_pages()),
     "read_texts": (read_texts, rows_of_text_pages()),
     "take_levels": (take_levels, levels_of_rows()),
+    "add_positions": (tallies.add_positions, numbers_with_positions()),
+    "count_sums": (tallies.count_sums, sums_of_rows()),
     "join_texts": (points.join_texts, texts_of_spans()),
     "join_leaves": (points.join_leaves, texts_of_leaves()),
     "sum_codes": (codes.sum_codes, tables_and_codes()),

@@ -1,0 +1,172 @@
+"""How many rows have each combination of values of some columns, counted as batches come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from lancefs.datafile.arrays import mask_of, numbers_of
+from lancefs.datafile.buffers import Array, Ints
+from lancefs.datafile.kernels import add_positions, count_sums
+
+MOST_VALUES = 1024
+MOST_COMBINATIONS = 16 * 1024
+# Bytes of a dictionary, which is kept.
+_MOST_BYTES = 1024 * 1024
+# How far apart whole numbers are at most.
+_MOST_RANGE = 64 * 1024
+_UNKNOWN = -1
+
+
+class _Numbers:
+    """Positions of whole numbers, in the order in which they were met; null is one of them."""
+
+    def __init__(self) -> None:
+        self.values: dict[int | None, int] = {}
+        self._least = 0
+        # The positions of the numbers from the least one on, and then that of null.
+        self._positions = np.array([_UNKNOWN], np.int32)
+
+    def learn(self, array: pa.Array) -> bool:
+        """Give positions to all values of an array; returns whether they are few."""
+        present = numbers_of(array.drop_null() if array.null_count else array)
+        known = [value for value in self.values if value is not None]
+        if len(present):
+            known += [int(present.min()), int(present.max())]
+        if array.null_count:
+            self.values.setdefault(None, len(self.values))
+        if known and max(known) - min(known) >= _MOST_RANGE:
+            return False
+        if len(present):
+            places = np.bincount((present.astype(np.int64) - min(known)).astype(np.int32))
+            for place in np.flatnonzero(places).tolist():
+                self.values.setdefault(min(known) + place, len(self.values))
+        self._make_table()
+        return len(self.values) <= MOST_VALUES
+
+    def _make_table(self) -> None:
+        numbers = [value for value in self.values if value is not None]
+        self._least, most = (min(numbers), max(numbers)) if numbers else (0, -1)
+        self._positions = np.full(most - self._least + 2, _UNKNOWN, np.int32)
+        for value, position in self.values.items():
+            self._positions[-1 if value is None else value - self._least] = position
+
+    def add(self, array: pa.Array, step: int, sums: Array) -> Array | None:
+        """Add the positions of values, times a step; None where a value has none."""
+        numbers = numbers_of(array)
+        if array.null_count:
+            numbers = numbers.astype(np.int64)
+            numbers[mask_of(array.is_null())] = self._least + len(self._positions) - 1
+        return add_positions(numbers, self._least, self._positions * np.int32(step), sums)
+
+
+class _Items:
+    """Positions of the items of dictionaries, in the order in which they were met."""
+
+    def __init__(self) -> None:
+        self.values: dict[str | None, int] = {}
+        # The last items, which many batches share, and their positions, then that of null.
+        self._last: tuple[pa.Array, Array] | None = None
+
+    def learn(self, array: pa.DictionaryArray) -> bool:
+        """Give positions to all items of an array; returns whether they are few."""
+        items = array.dictionary
+        if len(items) > MOST_VALUES or items.nbytes > _MOST_BYTES:
+            return False
+        for value in items.to_pylist():
+            self.values.setdefault(value, len(self.values))
+        if array.indices.null_count:
+            self.values.setdefault(None, len(self.values))
+        self._last = None
+        return len(self.values) <= MOST_VALUES
+
+    def add(self, array: pa.DictionaryArray, step: int, sums: Array) -> Array | None:
+        """Add the positions of values, times a step; None where a value has none."""
+        positions = self._positions_of(array.dictionary) * np.int32(step)
+        codes = numbers_of(array.indices, len(array.dictionary))
+        return add_positions(codes, 0, positions, sums)
+
+    def _positions_of(self, items: pa.Array) -> Array:
+        if self._last is None or not self._last[0].equals(items):
+            values = [*items.to_pylist(), None]
+            positions = [self.values.get(value, _UNKNOWN) for value in values]
+            self._last = items, np.array(positions, np.int32)
+        return self._last[1]
+
+
+class _Column(Protocol):
+    """Positions of the values of a column."""
+
+    @property
+    def values(self) -> dict[Any, int]: ...
+
+    def learn(self, array: Any) -> bool: ...
+
+    def add(self, array: Any, step: int, sums: Array) -> Array | None: ...
+
+
+class Tally:
+    """Counts rows by the values of some columns.
+
+    Args:
+        are_encoded: Whether each column comes dictionary-encoded; whole numbers otherwise.
+    """
+
+    def __init__(self, are_encoded: Sequence[bool]) -> None:
+        self._columns: list[_Column] = [_Items() if each else _Numbers() for each in are_encoded]
+        self._counts = np.zeros(1, np.int64)
+        self._sizes: list[int] = []
+
+    def add(self, arrays: Sequence[pa.Array]) -> bool:
+        """Count the rows of a batch; returns whether there are still few combinations."""
+        sums = self._sums(arrays)
+        if sums is None:
+            learned = [one.learn(array) for one, array in zip(self._columns, arrays, strict=True)]
+            sizes = [max(len(column.values), 1) for column in self._columns]
+            if not all(learned) or prod(sizes) > MOST_COMBINATIONS:
+                return False
+            self._grow(sizes)
+            sums = self._sums(arrays)
+            assert sums is not None
+        self._counts += count_sums(sums, len(self._counts))
+        return True
+
+    def _sums(self, arrays: Sequence[pa.Array]) -> Array | None:
+        """Return the number of the combination of each row; None where a value is new."""
+        sums: Array | None = np.zeros(len(arrays[0]), np.int32)
+        if len(self._sizes) < len(self._columns):
+            return None
+        for column, step, array in zip(self._columns, steps_of(self._sizes), arrays, strict=True):
+            sums = None if sums is None else column.add(array, step, sums)
+        return sums
+
+    def _grow(self, sizes: list[int]) -> None:
+        """Make place for more values of columns."""
+        places, counts = self.combinations()
+        self._counts, self._sizes = np.zeros(prod(sizes), np.int64), sizes
+        if len(counts):
+            steps = steps_of(sizes)
+            of_combinations = (place * step for place, step in zip(places, steps, strict=True))
+            self._counts[sum(of_combinations)] = counts
+
+    def values(self) -> list[list[Any]]:
+        """Return the values of each column, also of dictionaries that no row has."""
+        return [list(column.values) for column in self._columns]
+
+    def combinations(self) -> tuple[list[Ints], Ints]:
+        """Return the combinations that there are, by the places of their values, and their rows."""
+        numbers = np.flatnonzero(self._counts)
+        places = [
+            numbers // step % size
+            for step, size in zip(steps_of(self._sizes), self._sizes, strict=True)
+        ]
+        return places, self._counts[numbers]
+
+
+def steps_of(sizes: Sequence[int]) -> list[int]:
+    """Return what the position of each column counts for in the number of a combination."""
+    return [prod(sizes[place + 1 :]) for place in range(len(sizes))]
