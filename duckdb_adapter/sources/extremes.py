@@ -15,11 +15,12 @@ import pyarrow.compute as pc
 
 from duckdb_adapter.queries.extremes import used_extremes
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.sources.column_values import is_asked_again, stored_type
-from duckdb_adapter.sources.rows import Rows, is_text
+from duckdb_adapter.sources.column_values import stored_type
+from duckdb_adapter.sources.rows import Rows
 from duckdb_adapter.sources.value_counts import ValueCountRows
-from lancefs.datafile.arrays import numbers_of
+from lancefs.datafile.arrays import is_text, numbers_of, strings_of, valid_slots
 from lancefs.datafile.buffers import Array, to_arrow_numbers
+from lancefs.datafile.kernels import text_bounds
 from lancefs.errors import LanceError
 from lancefs.table.per_version import PerVersion
 
@@ -33,6 +34,10 @@ _ORDERED = (
     pa.types.is_string,
     pa.types.is_large_string,
 )
+
+
+# Texts of which the least and the greatest are found by their first bytes, see `text_bounds`.
+_ZONE_ROWS = 1024
 
 
 class ColumnExtremes(NamedTuple):
@@ -70,10 +75,6 @@ def extreme_rows(
     kinds = [rows.plain_field(column).type for column in used.columns]
     is_ordered = all(any(is_kind(kind) for is_kind in _ORDERED) for kind in kinds)
     if not is_ordered or (any(map(is_text, kinds)) and not is_binary()):
-        return None
-    # DuckDB compares texts by all of its threads.
-    texts = [column for column in used.columns if is_text(rows.schema.field(column).type)]
-    if texts and not is_asked_again(rows.dataset, texts):
         return None
     try:
         found = extremes_of(rows, used.columns)
@@ -133,8 +134,20 @@ def _extremes(array: pa.Array) -> ColumnExtremes | None:
 
 def _ends(array: pa.Array) -> pa.Array:
     """Return the least and the greatest value of a column."""
+    array = _where_ends_are(array) if is_text(array.type) else array
     found = pc.min_max(array.view(stored_type(array.type)))
     return pa.concat_arrays([pa.repeat(found[end], 1) for end in ("min", "max")]).view(array.type)
+
+
+def _where_ends_are(texts: pa.Array) -> pa.Array:
+    """Return the parts of an array of texts that have the least and the greatest, by their keys."""
+    starts = np.arange(0, len(texts), _ZONE_ROWS)
+    bounds = np.append(starts, len(texts))
+    least, most = text_bounds(*strings_of(texts), valid_slots(texts), bounds)
+    if not len(starts):
+        return texts
+    found = np.flatnonzero((least == np.sort(least)[0]) | (most == np.sort(most)[-1])).tolist()
+    return pa.concat_arrays([texts.slice(starts[zone], _ZONE_ROWS) for zone in found])
 
 
 def _is_clear(numbers: Array) -> bool:
