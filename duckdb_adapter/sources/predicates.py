@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from duckdb._sources.nodes import Binary, Col, In, Lit, Postfix, Unary, Untranslatable, exact_value
 from duckdb._sources.to_arrow import to_arrow
 
-from duckdb_adapter.sources.rows import is_text
+from duckdb_adapter.sources.rows import has_lengths
 from lancefs.scan.constants import array_of, null_of, scalar_of
 from lancefs.scan.sql_literals import has_units, is_binary, of_units
 
@@ -85,7 +85,7 @@ def is_narrow(predicate: Any, kinds: Sequence[pa.DataType]) -> bool:
         kinds: The types of its columns.
     """
     if isinstance(predicate, In) or (isinstance(predicate, Binary) and predicate.op == "="):
-        return not any(map(is_text, kinds))
+        return not any(map(has_lengths, kinds))
     if not isinstance(predicate, Binary) or predicate.op != "AND":
         return False
     ends = {getattr(side, "op", "")[:1] for side in (predicate.left, predicate.right)}

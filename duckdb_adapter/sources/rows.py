@@ -274,7 +274,7 @@ class Rows(RowSource):
         if found is None or not found.is_scattered:
             return False
         columns = columns_of(filter, self.schema.names)
-        has_texts = any(is_text(self.schema.field(name).type) for name in columns)
+        has_texts = any(has_lengths(self.schema.field(name).type) for name in columns)
         return found.kept >= (_MOST_KEPT_BY_TEXTS if has_texts else _MOST_KEPT)
 
     def batches(
@@ -345,8 +345,8 @@ class Rows(RowSource):
         )
 
 
-def is_text(kind: pa.DataType) -> bool:
-    """Whether values have each a length of their own, so that each is looked at to hand it on."""
+def has_lengths(kind: pa.DataType) -> bool:
+    """Whether each value has a length of its own, so that DuckDB looks at each to take it."""
     return any(is_kind(kind) for is_kind in _TEXTS)
 
 

@@ -16,7 +16,13 @@ import pyarrow as pa
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.value_counts import counted_paths
-from duckdb_adapter.sources.column_values import count_values, has_index, is_countable, type_of
+from duckdb_adapter.sources.column_values import (
+    MOST_ROWS,
+    count_values,
+    has_index,
+    is_countable,
+    type_of,
+)
 from duckdb_adapter.sources.counted import numbered_rows
 from duckdb_adapter.sources.rows import Rows
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
@@ -107,7 +113,10 @@ def value_count_rows(rows: Rows, query: TableQuery) -> ValueCountRows | None:
 
     paths = counted_paths(query, is_counted)
     is_clear = not any(path.lower().startswith(_TICKS) for path in paths)
-    if not paths or not is_clear or _is_answered_by_index(rows, query, paths):
+    values = len(paths) * (rows.known_count() or 0)
+    if not paths or not is_clear or values > MOST_ROWS:
+        return None
+    if _is_answered_by_index(rows, query, paths):
         return None
     found = _counted(dataset, paths)
     # A string is handed to DuckDB with its row, which takes longer than a number of blocks.

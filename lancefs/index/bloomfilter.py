@@ -17,7 +17,7 @@ import pyarrow as pa
 from lancefs.datafile.buffers import Ints, Mask
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest, KeyInterval
-from lancefs.index.sort_keys import is_stored_number, is_text
+from lancefs.index.sort_keys import has_byte_keys, is_stored_number
 from lancefs.index.xxhash import xxh64
 from lancefs.index.zones import COLUMNS, Zones
 
@@ -83,7 +83,7 @@ class BloomFilter(Zones):
 
     def _is_worth(self, values: Sequence[bytes], data_type: pa.DataType) -> bool:
         """Tell whether filters are read quicker than the column; both may be remote."""
-        return not values or is_text(data_type) or self._file.file.store.is_local
+        return not values or has_byte_keys(data_type) or self._file.file.store.is_local
 
     def _filters(self) -> Iterator[tuple[int, pa.Array]]:
         """Yield the filters of some zones, each with the number of the first of these."""
@@ -140,7 +140,7 @@ def _values_of(intervals: Sequence[KeyInterval], data_type: pa.DataType) -> list
     keys = list(dict.fromkeys(low for low, _ in intervals))
     if len(keys) > _MOST_VALUES:
         return None
-    if is_text(data_type):
+    if has_byte_keys(data_type):
         return keys
     if pa.types.is_floating(data_type):
         zeros = [-0.0, 0.0] if 0 in keys else []  # which are equal, and of other bits

@@ -25,14 +25,14 @@ _TEXTS = (
 )
 
 
-def is_text(data_type: pa.DataType) -> bool:
+def has_byte_keys(data_type: pa.DataType) -> bool:
     """Tell whether the sort keys of a type are bytes."""
     return any(is_kind(data_type) for is_kind in _TEXTS)
 
 
 def is_boxed(data_type: pa.DataType) -> bool:
     """Tell whether the sort keys of a type are Python objects, which take long to make."""
-    return is_text(data_type) or pa.types.is_decimal128(data_type)
+    return has_byte_keys(data_type) or pa.types.is_decimal128(data_type)
 
 
 def is_stored_number(data_type: pa.DataType) -> bool:
@@ -50,7 +50,7 @@ def has_keys(data_type: pa.DataType) -> bool:
     return (
         is_float
         or pa.types.is_boolean(data_type)
-        or is_text(data_type)
+        or has_byte_keys(data_type)
         or is_stored_number(data_type)
     )
 
@@ -66,7 +66,7 @@ def sort_keys(array: pa.Array) -> SortKeys:
         return np.asarray(array.cast(pa.uint8()))
     if pa.types.is_floating(data_type):
         return np.asarray(array.cast(pa.float64()))
-    if is_text(data_type):
+    if has_byte_keys(data_type):
         return as_keys(array.cast(pa.large_binary()).to_pylist(), np.dtype(object))
     if data_type.bit_width == 128:
         halves = stored_values(array, "<u8,<i8")

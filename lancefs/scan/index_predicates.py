@@ -17,7 +17,7 @@ from lancefs.datafile.buffers import Mask
 from lancefs.datafile.fields import Field
 from lancefs.index.contents import NOTHING, Item, Substring, Wanted, every, some
 from lancefs.index.predicates import NEVER, ColumnTest, KeyInterval, Predicate, all_of, any_of
-from lancefs.index.sort_keys import has_keys, is_stored_number, is_text, sort_keys
+from lancefs.index.sort_keys import has_byte_keys, has_keys, is_stored_number, sort_keys
 from lancefs.scan import row_functions
 from lancefs.scan.condition_trees import literal_start
 from lancefs.scan.conditions import Condition
@@ -40,7 +40,7 @@ _OPPOSITE = {
     "greater_equal": "less",
 }
 # Types whose values an IN may give in another width.
-_ALIKE = (pa.types.is_integer, is_text)
+_ALIKE = (pa.types.is_integer, has_byte_keys)
 _NUMBERS = (pa.types.is_integer, pa.types.is_floating)
 # Texts of an IN that are looked for within texts, at most.
 _MOST_TEXTS = 64
@@ -229,7 +229,7 @@ def _read_pattern(node: ExpressionNode, data_type: pa.DataType, is_negated: bool
     options, operand = node.value, node.arguments[0]
     small = _in_small_letters(operand)
     column = small or operand
-    if column.kind != "field" or options is None or not is_text(data_type):
+    if column.kind != "field" or options is None or not has_byte_keys(data_type):
         return None
     if options["ignore_case"].as_py():
         return None
@@ -333,7 +333,7 @@ def _key(value: pa.Scalar, data_type: pa.DataType) -> object:
     if pa.types.is_floating(data_type) and any(is_kind(value.type) for is_kind in _NUMBERS):
         number = float(value.as_py())
         return None if math.isnan(number) else number
-    if is_text(data_type) and is_text(value.type):
+    if has_byte_keys(data_type) and has_byte_keys(value.type):
         return value.cast(pa.binary()).as_py()
     return None
 

@@ -7,14 +7,13 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.datafile.arrays import without_columns
+from lancefs.datafile.arrays import is_text, without_columns
 from lancefs.scan.constants import null_of, scalar_of
 from lancefs.scan.expressions import evaluate
 from lancefs.scan.sql_literals import (
     Value,
     is_binary,
     is_number,
-    is_text,
     of_units,
     parse_as,
     to_value,
@@ -165,7 +164,6 @@ def _to_text(values: Typed, target: pa.DataType) -> pc.Expression | None:
         pa.types.is_decimal,
         pa.types.is_boolean,
         pa.types.is_date,
-        is_text,
         is_binary,
     )
     return values.expression.cast(target) if any(is_kind(source) for is_kind in kinds) else None

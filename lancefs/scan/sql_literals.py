@@ -167,11 +167,6 @@ def is_number(data_type: pa.DataType) -> bool:
     return any(is_kind(data_type) for is_kind in kinds)
 
 
-def is_text(data_type: pa.DataType) -> bool:
-    """Tell whether values are strings."""
-    return bool(pa.types.is_string(data_type) or pa.types.is_large_string(data_type))
-
-
 def is_binary(data_type: pa.DataType) -> bool:
     """Tell whether values are byte strings."""
     kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.datafile.arrays import value_type
+from lancefs.datafile.arrays import is_text, value_type
 from lancefs.datafile.fields import Field
 from lancefs.scan.constants import null_of
 from lancefs.scan.sql_literals import (
@@ -20,7 +20,6 @@ from lancefs.scan.sql_literals import (
     decimal_type,
     is_binary,
     is_number,
-    is_text,
     to_scalar,
 )
 from lancefs.scan.sql_tokens import Refused

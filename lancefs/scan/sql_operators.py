@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.datafile.arrays import is_text
 from lancefs.scan import row_functions
 from lancefs.scan.constants import array_of, scalar_of
 from lancefs.scan.sql_literals import (
@@ -25,7 +26,6 @@ from lancefs.scan.sql_literals import (
     has_units,
     is_binary,
     is_number,
-    is_text,
     nearest_float,
     of_units,
     parse_as,
