@@ -284,7 +284,8 @@ def _known_rows(
         counted = MemberRows(rows.dataset, used).counted(settings.finds_file)
     if counted is not None or not are_values_kept(rows):
         return counted
-    extremes = extreme_rows(rows, query, lambda: not settings.collation())
+    shown = MemberRows(rows.dataset, used) if used.members else rows
+    extremes = extreme_rows(shown, query, lambda: not settings.collation())
     return extremes or value_count_rows(rows, query)
 
 

@@ -6,7 +6,7 @@ name columns of the query that calls it. What is not understood counts as a use 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -101,7 +101,7 @@ def _uses(node: Mapping[str, Any], columns: Mapping[str, str], alias: str) -> Co
         if expression["class"] != "COLUMN_REF":
             continue
         names = [one.lower() for one in expression["column_names"]]
-        path = _path_from_column(names, columns)
+        path = path_from_column(names, columns)
         if path is None:
             if len(names) > 1 or names[0] not in shown:
                 raise _UsesAll
@@ -130,8 +130,13 @@ def sole_argument(call: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return arguments[0]["expression"] if len(arguments) == 1 else None
 
 
-def _path_from_column(path: list[str], columns: Mapping[str, str]) -> list[str] | None:
-    """Return the path of a reference from its column on; None where it is none of a column."""
+def path_from_column(path: Sequence[str], columns: Mapping[str, str]) -> Sequence[str] | None:
+    """Return the path of a reference from its column on; None where it is none of a column.
+
+    Args:
+        path: The names of the reference, in small letters.
+        columns: The columns by their names in small letters.
+    """
     if path[0] in columns:
         return path
     # In front of the column there can be the name of the table.

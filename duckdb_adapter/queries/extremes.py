@@ -8,12 +8,12 @@ stand in `min`, `max` and `count` alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from duckdb_adapter.queries.column_uses import sole_argument
+from duckdb_adapter.queries.column_uses import members_named, path_from_column, sole_argument
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.queries.trees import OF_VALUES, calls_only, column_of, expressions_in
+from duckdb_adapter.queries.trees import OF_VALUES, calls_only, expressions_in
 
 # A statement without any of these is not parsed.
 _MAY_ASK = re.compile(r"\b(min|max)\b", re.IGNORECASE)
@@ -27,7 +27,8 @@ class UsedExtremes(NamedTuple):
     """What a query uses of columns.
 
     Attributes:
-        columns: Those of which it uses the least or the greatest value.
+        columns: Those of which it uses the least or the greatest value; of structs, members by
+            their paths.
         counted: Those of them of which it counts the values that are there.
         functions: The functions that it calls for it, which may also be the names of macros.
     """
@@ -42,12 +43,10 @@ def used_extremes(query: TableQuery) -> UsedExtremes | None:
     select = query.select if _MAY_ASK.search(query.text) is not None else None
     if select is None or any(select.node.get(part) for part in _OTHERS) or not query.uses:
         return None
-    if any(set(members) != {""} for members in query.uses.values()):
-        return None
-    return _extremes(select.node, select.columns)
+    return _extremes(select.node, query)
 
 
-def _extremes(node: Mapping[str, Any], columns: Mapping[str, str]) -> UsedExtremes | None:
+def _extremes(node: Mapping[str, Any], query: TableQuery) -> UsedExtremes | None:
     parts = [node["select_list"], node["modifiers"]]
     if not calls_only(parts, _EXTREMES | _COUNTS | OF_VALUES):
         return None
@@ -59,15 +58,34 @@ def _extremes(node: Mapping[str, Any], columns: Mapping[str, str]) -> UsedExtrem
     used: dict[str, set[str]] = {}
     for call in calls:
         function, argument = call["function_name"].lower(), sole_argument(call)
-        column = None if argument is None else column_of(argument, columns)
-        if argument is not None and column is not None and function not in OF_VALUES:
+        path = None if argument is None else _path_of(argument, query)
+        if path is not None and function not in OF_VALUES:
             asked.add(id(argument))
-            used.setdefault(function, set()).add(columns[column])
-    named = [each for each in expressions if column_of(each, columns) is not None]
+            used.setdefault(function, set()).add(path)
+    named = [each for each in expressions if _names(each, query.columns) is not None]
     extremes = used.get("min", set()) | used.get("max", set())
     counted = used.get("count", set())
     if not counted <= extremes or not all(id(each) in asked for each in named):
         return None
-    ordered = [column for column in columns.values() if column in extremes]
     meant = {name.removesuffix("_star") for name in names - OF_VALUES}
-    return UsedExtremes(ordered, counted, meant) if ordered else None
+    return UsedExtremes(sorted(extremes), counted, meant) if extremes else None
+
+
+def _names(expression: Mapping[str, Any], columns: Mapping[str, str]) -> Sequence[str] | None:
+    """Return the names of a column, and of a member of it, in small letters; None for others."""
+    if expression["class"] != "COLUMN_REF":
+        return None
+    return path_from_column([name.lower() for name in expression["column_names"]], columns)
+
+
+def _path_of(expression: Mapping[str, Any], query: TableQuery) -> str | None:
+    """Return the path of a column, or of a member of a struct; None for anything else."""
+    names = _names(expression, query.columns)
+    if names is None:
+        return None
+    column, members = query.columns[names[0]], names[1:]
+    if not members:
+        return column
+    struct = query.structs.get(column)
+    named = members_named(struct, members) if struct is not None and len(members) == 1 else []
+    return f"{column}.{named[0]}" if named else None

@@ -17,7 +17,7 @@ from duckdb_adapter.queries.extremes import used_extremes
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.sources.column_values import stored_type
 from duckdb_adapter.sources.rows import Rows
-from duckdb_adapter.sources.value_counts import ValueCountRows
+from duckdb_adapter.sources.value_counts import ValueCountRows, with_structs
 from lancefs.datafile.arrays import is_text, numbers_of, strings_of, valid_slots
 from lancefs.datafile.buffers import Array, to_arrow_numbers
 from lancefs.datafile.kernels import text_bounds
@@ -62,7 +62,8 @@ def extreme_rows(
     """Return rows for a query that uses only the extremes of columns, and how many rows there are.
 
     Args:
-        rows: Of a table that the query names once; see `are_values_kept`.
+        rows: Of a table that the query names once, see `are_values_kept`; with the members of
+            structs that the query uses.
         query: The query.
         is_binary: Tells whether texts are compared by their bytes.
 
@@ -72,7 +73,7 @@ def extreme_rows(
     used = used_extremes(query)
     if used is None:
         return None
-    kinds = [rows.plain_field(column).type for column in used.columns]
+    kinds = [_type_of(rows, path) for path in used.columns]
     is_ordered = all(any(is_kind(kind) for is_kind in _ORDERED) for kind in kinds)
     if not is_ordered or (any(map(is_text, kinds)) and not is_binary()):
         return None
@@ -80,21 +81,28 @@ def extreme_rows(
         found = extremes_of(rows, used.columns)
     except LanceError:  # who reads the rows says so
         return None
-    known = {column: each for column, each in found.items() if each is not None}
-    are_there = all(known[column].missing == 0 for column in used.counted & known.keys())
+    known = {path: each for path, each in found.items() if each is not None}
+    are_there = all(known[path].missing == 0 for path in used.counted & known.keys())
     if len(known) < len(found) or not are_there:
         return None
-    values = pa.table({column: each.ends for column, each in known.items()})
+    values = with_structs(pa.table({path: each.ends for path, each in known.items()}))
     counts = np.array([1, (rows.known_count() or 0) - 1 if "count" in used.functions else 1])
     return ValueCountRows(values, counts, frozenset(used.functions))
 
 
-def extremes_of(rows: Rows, columns: Sequence[str]) -> dict[str, ColumnExtremes | None]:
+def _type_of(rows: Rows, path: str) -> pa.DataType:
+    """Return the type of a column as filters see it, or of a member of a struct."""
+    column, _, member = path.partition(".")
+    kind = rows.plain_field(column).type
+    return kind.field(member).type if member else kind
+
+
+def extremes_of(rows: Rows, paths: Sequence[str]) -> dict[str, ColumnExtremes | None]:
     """Return the extremes of columns; those that nobody has asked for are read together.
 
     Args:
         rows: Of a local table.
-        columns: Columns of types that have an order.
+        paths: Columns of types that have an order, or members of structs.
 
     Returns:
         None for columns of whose values DuckDB may show another one.
@@ -103,14 +111,18 @@ def extremes_of(rows: Rows, columns: Sequence[str]) -> dict[str, ColumnExtremes 
         LanceError: A column cannot be read.
     """
     known = _EXTREMES.of(rows.dataset.opened)
-    wanted = [column for column in columns if column not in known]
+    wanted = [path for path in paths if path not in known]
     if wanted:
-        parts: dict[str, list[ColumnExtremes | None]] = {column: [] for column in wanted}
-        for batch in rows.for_scan(needs_all=True).batches(wanted, ()):
-            for column, array in zip(wanted, batch.columns, strict=True):
-                parts[column].append(_extremes(array))
-        known.update({column: _joined(each) for column, each in parts.items()})
-    return {column: known[column] for column in columns}
+        columns = list(dict.fromkeys(path.partition(".")[0] for path in wanted))
+        parts: dict[str, list[ColumnExtremes | None]] = {path: [] for path in wanted}
+        for batch in rows.for_scan(needs_all=True).batches(columns, ()):
+            for path in wanted:
+                column, _, member = path.partition(".")
+                array = batch.column(column)
+                found = pc.struct_field(array, [member]) if member else array
+                parts[path].append(_extremes(found))
+        known.update({path: _joined(each) for path, each in parts.items()})
+    return {path: known[path] for path in paths}
 
 
 def _joined(parts: Sequence[ColumnExtremes | None]) -> ColumnExtremes | None:

@@ -119,7 +119,7 @@ class Tally:
     def __init__(self, are_encoded: Sequence[bool]) -> None:
         self._columns: list[_Column] = [_Items() if each else _Numbers() for each in are_encoded]
         self._counts = np.zeros(1, np.int64)
-        self._sizes: list[int] = []
+        self._sizes = [1] * len(are_encoded)
 
     def add(self, arrays: Sequence[pa.Array]) -> bool:
         """Count the rows of a batch; returns whether there are still few combinations."""
@@ -138,8 +138,6 @@ class Tally:
     def _sums(self, arrays: Sequence[pa.Array]) -> Array | None:
         """Return the number of the combination of each row; None where a value is new."""
         sums: Array | None = np.zeros(len(arrays[0]), np.int32)
-        if len(self._sizes) < len(self._columns):
-            return None
         for column, step, array in zip(self._columns, steps_of(self._sizes), arrays, strict=True):
             sums = None if sums is None else column.add(array, step, sums)
         return sums

@@ -137,13 +137,14 @@ def _counted(dataset: LanceDataset, paths: Sequence[str]) -> ValueCountRows | No
     kept, key = _ROWS.of(dataset.opened), tuple(paths)
     if key not in kept:
         found = count_values(dataset, paths)
-        kept[key] = (
-            None if found is None else ValueCountRows(_shown(found.combinations()), found.counts)
-        )
+        rows = None
+        if found is not None:
+            rows = ValueCountRows(with_structs(found.combinations()), found.counts)
+        kept[key] = rows
     return kept[key]
 
 
-def _shown(values: pa.Table) -> pa.Table:
+def with_structs(values: pa.Table) -> pa.Table:
     """Return columns as DuckDB is shown them: members, which come by their paths, in structs."""
     columns: dict[str, pa.Array] = {}
     members: dict[str, dict[str, pa.Array]] = {}

@@ -31,6 +31,24 @@ ROWS = 6000
 START = datetime.datetime(2026, 1, 1)
 
 
+REQUEST = pa.struct(
+    {
+        "status": pa.int64(),
+        "ts": pa.timestamp("us"),
+        "word": pa.string(),
+        "name": pa.large_string(),
+        "inner": pa.struct({"n": pa.int64()}),
+    }
+)
+
+
+def _request(number: int) -> dict[str, Any] | None:
+    word = f"é{number}" if number % 5 else None
+    moment = START + datetime.timedelta(minutes=number * 37 % 1000)
+    rest = {"name": f"n{number}", "inner": {"n": number}}
+    return {"status": number, "ts": moment, "word": word, **rest}
+
+
 def _rows() -> pa.Table:
     random = np.random.default_rng(5)
     seconds = random.integers(-(10**9), 10**9, ROWS)
@@ -54,7 +72,7 @@ def _rows() -> pa.Table:
             "nan": pa.array([math.nan if n == 4000 else float(n) for n in numbers]),
             "zero": pa.array([-0.0 if n == 93 else float(n % 90) for n in numbers]),
             "flag": pa.array(numbers % 2 == 0),
-            "req": pa.array([{"status": int(n), "ts": int(n)} for n in numbers]),
+            "req": pa.array([_request(int(n)) for n in numbers], REQUEST),
         }
     )
 
@@ -87,6 +105,8 @@ ASKED = [
     "SELECT min(late), max(late), min(none), max(none), count(*) FROM {t}",
     "SELECT date_trunc('day', max(ts)), greatest(max(id), 7), max(id) IS NULL FROM {t} LIMIT 1",
     "SELECT max(id) FROM {t} LIMIT 0",
+    "SELECT max(req.status), min(t.req.STATUS), max(req.name), count(*) FROM {t} AS t",
+    "SELECT max(req.ts), max(req.word), max(id), count(req.ts) FROM {t}",
 ]
 
 
@@ -115,7 +135,11 @@ OTHERS = [
     "SELECT arg_max(id, ts), max(ts) FROM {t}",
     "SELECT max(late), count(late) FROM {t}",
     "SELECT max(id), count(word) FROM {t}",
-    "SELECT max(req.status) FROM {t}",
+    "SELECT max(req.status), max(req.inner.n) FROM {t}",
+    "SELECT max(req.status), min(req) FROM {t}",
+    "SELECT max(req.word), count(req.word) FROM {t}",
+    "SELECT max(req.status), sum(epoch(req.ts)) FROM {t}",
+    "SELECT max(req['status']) FROM {t}",
     "SELECT max(req) FROM {t}",
     "SELECT max(flag) FROM {t}",
     "SELECT max(id) OVER () FROM {t} LIMIT 2",
