@@ -23,12 +23,12 @@ from lancefs.scan.sql_literals import of_units, parse_moment, unit_bounds
 # How DuckDB writes times; it reads more than that.
 _DATE = r"\d{4}-\d{2}-\d{2}"
 _CLOCK = r"\d{2}:\d{2}(?::\d{2}(?:\.\d{1,%d})?)?"
-_OFFSET = re.compile(r"(?<=\d)[-+]\d{2}(?::\d{2})?\Z")
+_OFFSET = re.compile(r"(?<=\d)[-+]\d{2}(?::\d{2})?\Z", re.ASCII)
 # Types that a text is cast to, and the texts that mean the same time as the type.
 _TEXTS = {
-    "DATE": re.compile(_DATE),
-    "TIMESTAMP": re.compile(rf"{_DATE}(?:[ T]{_CLOCK % 6})?"),
-    "TIMESTAMP_NS": re.compile(rf"{_DATE}(?:[ T]{_CLOCK % 9})?"),
+    "DATE": re.compile(_DATE, re.ASCII),
+    "TIMESTAMP": re.compile(rf"{_DATE}(?:[ T]{_CLOCK % 6})?", re.ASCII),
+    "TIMESTAMP_NS": re.compile(rf"{_DATE}(?:[ T]{_CLOCK % 9})?", re.ASCII),
 }
 _ZONED = ("TIMESTAMPTZ", "TIMESTAMP WITH TIME ZONE")
 _OPERATORS = {"equal", "less", "greater", "less_equal", "greater_equal"}

@@ -154,7 +154,8 @@ def count_values(dataset: LanceDataset, paths: Sequence[str]) -> CountedValues |
     """
     known, key = _COUNTS.of(dataset.opened), tuple(paths)
     if key not in known:
-        wider = (other for columns, other in known.items() if {*paths} <= {*columns})
+        others = list(known.items())  # which other threads add to
+        wider = (other for columns, other in others if {*paths} <= {*columns})
         found = next(filter(None, wider), None)
         known[key] = _count(dataset, paths) if found is None else found.of(paths)
     return known[key]
