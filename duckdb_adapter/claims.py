@@ -197,7 +197,8 @@ class Claim:
         used = uses.columns if is_first else UsedColumns()
         if self.lake is not None and not used.uses_nothing:
             used = UsedColumns()  # a view has its columns as they are
-        known = _known_rows(rows, uses.query, used, look.settings) if is_first else None
+        is_known = look.use.looks <= uses.looks
+        known = _known_rows(rows, uses.query, used, look.settings) if is_known else None
         if known is not None:
             return known
         if uses.skipped_rows and look.settings.keeps_order():

@@ -13,6 +13,7 @@ from duckdb_adapter.queries.join_keys import join_keys
 from duckdb_adapter.queries.members import UsedColumns, used_columns
 from duckdb_adapter.queries.offsets import skipped_rows
 from duckdb_adapter.queries.partitions import first_rows_of_partitions
+from duckdb_adapter.queries.pivots import LOOKS, pivoted_columns
 from duckdb_adapter.queries.scan_calls import ScanCall
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.top_n import FirstRows, first_rows_of
@@ -53,6 +54,11 @@ class TableUses:
     def first_rows(self) -> FirstRows | None:
         """The first rows of all, or of each group, where it uses no others."""
         return first_rows_of(self.query) or first_rows_of_partitions(self.query)
+
+    @cached_property
+    def looks(self) -> int:
+        """How often DuckDB looks for the name where the statement selects from it, at its start."""
+        return LOOKS if pivoted_columns(self.query) else 1
 
     @cached_property
     def columns(self) -> UsedColumns:

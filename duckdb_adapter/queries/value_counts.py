@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from duckdb_adapter.queries.column_uses import members_named
+from duckdb_adapter.queries.pivots import pivoted_columns
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.trees import AGGREGATES, OF_VALUES, aggregates, calls_only
 
@@ -34,7 +35,10 @@ def counted_paths(query: TableQuery, is_countable: Callable[[str], bool]) -> lis
         At least one column, in the order of the table; of structs, members by their paths, and no
         other name has a dot. None of them where the query may use more.
     """
-    if _MAY_GROUP.search(query.text) is None or query.select is None or not query.uses:
+    if query.select is None:
+        pivoted = pivoted_columns(query)
+        return pivoted if all(map(is_countable, pivoted)) else []
+    if _MAY_GROUP.search(query.text) is None or not query.uses:
         return []
     paths = [
         path

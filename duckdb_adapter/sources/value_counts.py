@@ -127,8 +127,8 @@ def value_count_rows(rows: Rows, query: TableQuery) -> ValueCountRows | None:
 
 def _is_answered_by_index(rows: Rows, query: TableQuery, paths: Sequence[str]) -> bool:
     """Whether an index may find the rows that are used, sooner than all are counted."""
-    assert query.select is not None
-    if (rows.known_count() or 0) <= _MOST_COUNTED or not query.select.node.get("where_clause"):
+    is_filtered = query.select is not None and bool(query.select.node.get("where_clause"))
+    if (rows.known_count() or 0) <= _MOST_COUNTED or not is_filtered:
         return False
     return tuple(paths) not in _ROWS.of(rows.dataset.opened) and has_index(rows.dataset, paths)
 

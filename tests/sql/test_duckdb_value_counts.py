@@ -108,6 +108,10 @@ COUNTED = [
     "SELECT count(*) FROM {t} WHERE level = $1",
     "WITH w AS (FROM {t}) SELECT level, count(*) FROM w GROUP BY level ORDER BY ALL",
     "SELECT max(n) FROM (SELECT level, count(*) AS n FROM {t} GROUP BY level) AS q WHERE n > 1",
+    "PIVOT {t} ON level USING count(*) GROUP BY host ORDER BY host",
+    "PIVOT {t} ON LEVEL IN ('info', 'a') USING sum(code) AS s, max(port) GROUP BY day ORDER BY 1",
+    "PIVOT {t} ON length(level), code USING count(host) GROUP BY level ORDER BY ALL",
+    "SELECT * FROM {t} AS t PIVOT (avg(code) FOR level IN ('info') GROUP BY Host) ORDER BY host",
 ]
 
 
@@ -153,6 +157,15 @@ OTHERS = [
     "SELECT level, count(*) FROM {t} AS t(id, host, level) GROUP BY ALL ORDER BY ALL LIMIT 9",
     "SELECT count(*) FROM {t} AS level WHERE level.level = 'info'",
     "SELECT count(DISTINCT level) FROM {t} USING SAMPLE 100 PERCENT",
+    "PIVOT (SELECT level, host, code FROM {t}) ON level USING count(*) GROUP BY code ORDER BY code",
+    "PIVOT {t} ON level USING list(code ORDER BY id) GROUP BY host ORDER BY host",
+    "PIVOT {t} ON level USING sum(latency)::INTEGER GROUP BY host ORDER BY host",
+    "PIVOT {t} ON level USING any_value(code ORDER BY id) GROUP BY host ORDER BY host",
+    "SELECT count(*) FROM {t} PIVOT (count(*) FOR level IN ('info') GROUP BY host), {t}",
+    "SELECT *, (SELECT max(id) FROM {t}) FROM {t} PIVOT (count(*) FOR level IN ('info') GROUP BY "
+    "host) ORDER BY host",
+    "SELECT count(*) FROM (PIVOT {t} ON level USING count(*))",
+    "SELECT count(*) FROM (UNPIVOT {t} ON code, port)",
 ]
 
 
@@ -191,6 +204,17 @@ def test_many_combinations_are_read(
         del reads[:]
         assert_same_rows(con, native, table, query.replace("day, req.try, ", ""))
         assert reads != []
+
+
+def test_a_macro_that_reads_a_table_that_is_pivoted(table: Path, native: Any) -> None:
+    con, name = connect("install"), f"'{table}'"
+    pivot = "PIVOT {t} ON level IN ('info', 'warn') USING count(code) GROUP BY host ORDER BY host"
+    expected = native.execute(pivot.format(t="native")).fetchall()
+    con.execute(f"CREATE MACRO upper(a) AS (SELECT max(id) FROM {name})")
+    query = f"SELECT *, upper(host) FROM ({pivot.format(t=name)}) ORDER BY host"
+    (last,) = native.execute("SELECT max(id) FROM native").fetchone()
+    assert con.execute(query).fetchall() == [(*row, last) for row in expected]
+    assert con.execute(pivot.format(t=name)).fetchall() == expected
 
 
 def test_some_of_the_columns_that_were_counted_are_known(
