@@ -270,6 +270,7 @@ cast(i as bigint) = 7
 i::double = 7
 cast(id as string) = '3'
 cast(day as string) = '2026-01-02'
+cast(note as string) = 'Gent' or cast(note as string) like 'x%'
 cast(gift as int) = 1
 cast(id as boolean)
 cast(plain as date) = date '2026-01-02'

@@ -164,6 +164,7 @@ def _to_text(values: Typed, target: pa.DataType) -> pc.Expression | None:
         pa.types.is_decimal,
         pa.types.is_boolean,
         pa.types.is_date,
+        is_text,
         is_binary,
     )
     return values.expression.cast(target) if any(is_kind(source) for is_kind in kinds) else None
