@@ -43,17 +43,17 @@ class PartOfText(NamedTuple):
         return test
 
 
-def only_part(term: Mapping[str, Any], columns: Mapping[str, str]) -> PartOfText | None:
+def only_part(term: Mapping[str, Any], columns: NamedColumns) -> PartOfText | None:
     """Return what a text must hold for a condition, where that is all that the condition says.
 
     Args:
         term: The condition.
-        columns: The columns of the table by their names in small letters.
+        columns: The columns of the table, as the query names them.
 
     Returns:
         None for conditions that say anything else.
     """
-    operands = _operands(term, NamedColumns(columns, None))
+    operands = _operands(term, columns)
     if operands is None:
         return None
     column, wanted = operands

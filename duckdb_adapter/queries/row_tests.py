@@ -76,8 +76,9 @@ def tests_of(
     if where is None:
         return RowTests()
     asked, parts, times = list[str](), list[PartOfText](), list[TimeTest]()
+    named = NamedColumns(columns, None)
     for term in terms_of(where):
-        part, time = only_part(term, columns), time_test(term, NamedColumns(columns, None), schema)
+        part, time = only_part(term, named), time_test(term, named, schema)
         tests = _tests(term, columns)
         if part is not None:
             parts.append(part)

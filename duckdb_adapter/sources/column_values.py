@@ -28,7 +28,7 @@ LEAST_ROWS, MOST_ROWS = 2 * BATCH_ROWS, 512 * 1024 * 1024
 # Rows of which the values are looked at first.
 _PROBED_ROWS = 8 * 1024
 # Rows of a batch, each of which costs some Python.
-COUNTED_ROWS = 256 * 1024
+_COUNTED_ROWS = 256 * 1024
 
 
 class CountedValues(NamedTuple):
@@ -101,7 +101,7 @@ def type_of(dataset: LanceDataset, path: str) -> pa.DataType:
     return kind
 
 
-def read_values(dataset: LanceDataset, paths: Sequence[str], **options: Any) -> LanceScanner:
+def _read(dataset: LanceDataset, paths: Sequence[str], **options: Any) -> LanceScanner:
     """Return a scan of columns whose values are counted.
 
     Args:
@@ -147,7 +147,7 @@ def count_values(dataset: LanceDataset, paths: Sequence[str]) -> CountedValues |
 
     Args:
         dataset: The table.
-        paths: The columns; see `read_values`.
+        paths: The columns; see `_read`.
 
     Returns:
         None where there are many, or a column cannot be read: who reads it says why.
@@ -163,14 +163,14 @@ def count_values(dataset: LanceDataset, paths: Sequence[str]) -> CountedValues |
 
 def _count(dataset: LanceDataset, paths: Sequence[str]) -> CountedValues | None:
     is_few = _counted(dataset, paths, limit=_PROBED_ROWS) is not None
-    return _counted(dataset, paths, batch_size=COUNTED_ROWS) if is_few else None
+    return _counted(dataset, paths, batch_size=_COUNTED_ROWS) if is_few else None
 
 
 def _counted(dataset: LanceDataset, paths: Sequence[str], **options: Any) -> CountedValues | None:
     kinds = {path: type_of(dataset, path) for path in paths}
     tally = Tally([not is_countable(kind) for kind in kinds.values()])
     try:
-        for batch in read_values(dataset, paths, **options).to_batches():
+        for batch in _read(dataset, paths, **options).to_batches():
             if not tally.add([_stored(array) for array in batch.columns]):
                 return None
     except LanceError:

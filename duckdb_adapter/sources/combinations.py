@@ -7,13 +7,10 @@ from math import prod
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from duckdb_adapter.sources.column_values import count_values
-from duckdb_adapter.sources.tallies import MOST_COMBINATIONS
-from lancefs.datafile.arrays import numbers_of
+from duckdb_adapter.sources.tallies import MOST_COMBINATIONS, Items, steps_of
 from lancefs.datafile.buffers import Array, to_arrow_numbers
-from lancefs.datafile.kernels import take
 from lancefs.errors import ReadFailed
 from lancefs.lance_dataset import LanceDataset
 
@@ -31,15 +28,15 @@ class Combinations:
 
     def __init__(self, uri: str, values: Mapping[str, pa.Array]) -> None:
         self._uri = uri
-        self._values = dict(values)
-        sizes = [len(each) + 1 for each in values.values()]
-        self._steps = [prod(sizes[place + 1 :]) for place in range(len(sizes))]
+        self._values = {
+            name: pa.concat_arrays([each, pa.nulls(1, each.type)]) for name, each in values.items()
+        }
+        self._items = [Items(each.to_pylist()) for each in self._values.values()]
+        sizes = [len(each) for each in self._values.values()]
+        self._steps = steps_of(sizes)
         self.count = prod(sizes)
         # DuckDB groups by a byte without hashing.
         self.dtype = np.dtype(np.uint8 if self.count <= 256 else np.int32)
-        # The last items that values of each column were looked up in, which many batches share, and
-        # what each of them adds.
-        self._known: dict[str, tuple[pa.Array, Array]] = {}
 
     @property
     def columns(self) -> list[str]:
@@ -48,53 +45,30 @@ class Combinations:
 
     def table(self, numbers: Array) -> pa.Table:
         """Return the values of the columns for some numbers."""
-        columns = {}
-        for (name, values), step in zip(self._values.items(), self._steps, strict=True):
-            items = pa.concat_arrays([values, pa.nulls(1, values.type)])
-            columns[name] = items.take(to_arrow_numbers(numbers // step % len(items)))
+        columns = {
+            name: values.take(to_arrow_numbers(numbers // step % len(values)))
+            for (name, values), step in zip(self._values.items(), self._steps, strict=True)
+        }
         return pa.table(columns)
 
     def numbers(self, arrays: Sequence[pa.Array]) -> Array:
         """Return the numbers of rows.
 
         Args:
-            arrays: The columns; see `read_values`.
+            arrays: The columns, dictionary-encoded.
 
         Raises:
             ReadFailed: There are values that were not there before.
         """
-        numbers: Array | None = None
-        for name, step, array in zip(self._values, self._steps, arrays, strict=True):
-            parts = self._parts(name, step, array)
-            numbers = parts if numbers is None else np.add(numbers, parts, out=numbers)
-        assert numbers is not None
-        return numbers
-
-    def _parts(self, name: str, step: int, array: pa.Array) -> Array:
-        """Return what the values of a column add to the numbers of their rows."""
-        items = array.dictionary
-        codes = numbers_of(array.indices, len(items))
-        return take(self._parts_of(name, step, items), codes.view(np.uint32))
-
-    def _parts_of(self, name: str, step: int, items: pa.Array) -> Array:
-        """Return what each item adds to the numbers of its rows, and what a missing value does."""
-        before = self._known.get(name)
-        if before is not None and before[0].equals(items):
-            return before[1]
-        values = self._values[name]
-        positions = pc.index_in(items, values)
-        if positions.null_count > items.null_count:
-            raise self._changed()
-        places = np.append(numbers_of(positions, len(values)), len(values))
-        parts = (places * step).astype(self.dtype)
-        self._known[name] = items, parts
-        return parts
-
-    def _changed(self) -> ReadFailed:
-        return ReadFailed(
-            f"{self._uri}: a column has other values than a moment ago; a data file was changed "
-            "after it was written. Run the query again"
-        )
+        sums: Array | None = np.zeros(len(arrays[0]), np.int32)
+        for items, step, array in zip(self._items, self._steps, arrays, strict=True):
+            sums = None if sums is None else items.add(array, step, sums)
+        if sums is None:
+            raise ReadFailed(
+                f"{self._uri}: a column has other values than a moment ago; a data file was "
+                "changed after it was written. Run the query again"
+            )
+        return sums.astype(self.dtype, copy=False)
 
 
 def few_combinations(dataset: LanceDataset, columns: Sequence[str]) -> Combinations | None:

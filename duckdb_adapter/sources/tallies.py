@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any, Protocol
 
@@ -64,11 +64,15 @@ class _Numbers:
         return add_positions(numbers, self._least, self._positions * np.int32(step), sums)
 
 
-class _Items:
-    """Positions of the items of dictionaries, in the order in which they were met."""
+class Items:
+    """Positions of the items of dictionaries, in the order in which they were met.
 
-    def __init__(self) -> None:
-        self.values: dict[str | None, int] = {}
+    Args:
+        values: Those that are known at first; null is one of them where values may be missing.
+    """
+
+    def __init__(self, values: Iterable[str | None] = ()) -> None:
+        self.values = {value: position for position, value in enumerate(values)}
         # The last items, which many batches share, and their positions, then that of null.
         self._last: tuple[pa.Array, Array] | None = None
 
@@ -117,7 +121,7 @@ class Tally:
     """
 
     def __init__(self, are_encoded: Sequence[bool]) -> None:
-        self._columns: list[_Column] = [_Items() if each else _Numbers() for each in are_encoded]
+        self._columns: list[_Column] = [Items() if each else _Numbers() for each in are_encoded]
         self._counts = np.zeros(1, np.int64)
         self._sizes = [1] * len(are_encoded)
 
