@@ -17,6 +17,7 @@ from duckdb_adapter.errors import UnsupportedDuckDB
 from duckdb_adapter.functions import FUNCTIONS
 from duckdb_adapter.lakes import Lake, place_of
 from duckdb_adapter.looks import Looks, NameAnswer
+from duckdb_adapter.queries.trees import parse_soon
 from duckdb_adapter.registration import WHICH, Registration, wanting_names
 from duckdb_adapter.storage import GivenStorage, Storage
 from lancefs.table.base_paths import BaseRules
@@ -60,6 +61,7 @@ def install(
     registration = _registered()
     registration.storage = GivenStorage(dict(storage_options or {}), base_rules, use_index)
     registration.active = True
+    parse_soon()
 
 
 @contextmanager
@@ -72,6 +74,7 @@ def opening_known() -> Iterator[None]:
         _registered()
     except UnsupportedDuckDB as error:
         _log.debug("databases do not know Lance tables by themselves: %s", error)
+    parse_soon()
     with wanting_names():
         yield
 

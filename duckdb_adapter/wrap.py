@@ -26,6 +26,7 @@ from duckdb_adapter.functions import BY_NAME, FUNCTIONS
 from duckdb_adapter.lakes import Lake
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.pins import Pins
+from duckdb_adapter.queries.trees import parse_soon
 from duckdb_adapter.scopes import Scope, unknown_names
 from duckdb_adapter.secrets import SecretStorage
 from duckdb_adapter.statements import (
@@ -407,6 +408,7 @@ def wrap(
         base_rules: How far base paths that manifests name are followed.
         use_index: Whether filters may be looked up in the indices of tables.
     """
+    parse_soon()
     return LanceConnection(connection, storage_options, base_rules, use_index)
 
 

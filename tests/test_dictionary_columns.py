@@ -17,7 +17,7 @@ from lancefs.datafile.arrays import spelled_out
 from lancefs.datafile.page_ranges import join_arrays
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.conditions import Condition
-from lancefs.table.dictionary_columns import ENCODED
+from lancefs.table.dictionary_columns import ENCODED, stored_items
 
 ROWS = 60_000
 MODES = ["by air", "free on board", "by registered mail", "by rail", "by ship", "by truck"]
@@ -141,6 +141,28 @@ def test_flags_are_named_too(tmp_path: Path) -> None:
 def test_dictionaries_are_those_of_the_file(stored: LanceDataset) -> None:
     first = next(stored.to_batches(columns=["mode"], dictionary_columns=["mode"]))
     assert sorted(first.column(0).dictionary.to_pylist()) == sorted(MODES)
+
+
+def test_dictionaries_tell_all_values_of_a_fragment(stored: LanceDataset) -> None:
+    version = stored.opened
+    for reader in version.readers:
+        assert sorted(stored_items(reader, version.field("mode")).to_pylist()) == sorted(MODES)
+        # The slots of nulls may have an item as well.
+        assert set(stored_items(reader, version.field("maybe")).to_pylist()) >= set(MODES[:3])
+        for name in ("text", "later"):
+            assert stored_items(reader, version.field(name)) is None
+
+
+def test_dictionaries_of_several_pages_tell_all_their_values(tmp_path: Path) -> None:
+    words = [f"word {number // 100_000} {number % 50}" for number in range(500_000)]
+    path = str(tmp_path / "pages.lance")
+    options = {"max_bytes_per_file": 1 << 30, "data_storage_version": "2.1"}
+    batches = pa.table({"word": words}).to_reader(20_000)
+    lance.write_dataset(batches, path, **options)
+    version = lancefs.open(path).opened
+    (reader,) = version.readers
+    found = stored_items(reader, version.field("word"))
+    assert sorted(found.to_pylist()) == sorted(set(words))
 
 
 def test_who_asks_for_a_stream_of_dictionaries_gets_it(stored: LanceDataset) -> None:

@@ -44,6 +44,7 @@ SHARED = {
     "fixed_size_list": {"items_are_valid"},
     "flat": {"bytes_of_bits", "checked_ends", "flat_values"},
     "general": {"decompress", "decompress_chunks"},
+    "variable": {"letters_of"},
 }
 
 

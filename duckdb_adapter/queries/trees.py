@@ -65,6 +65,11 @@ def _open_database() -> duckdb.DuckDBPyConnection:
 _database = OwnDatabase(_open_database)
 
 
+def parse_soon() -> None:
+    """Get ready to parse, while others go on: a statement is likely to come soon."""
+    _database.open_ahead()
+
+
 @lru_cache(maxsize=16)
 def parse(text: str) -> dict[str, Any] | None:
     """Parse the query of a statement.

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckdb_adapter.sources.rows import Rows
-from duckdb_adapter.sources.tallies import Tally, steps_of
+from duckdb_adapter.sources.tallies import MOST_VALUES, Tally, steps_of
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.datafile.logical_types import narrow_type
 from lancefs.errors import LanceError
@@ -20,6 +20,7 @@ from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.constants import array_of
 from lancefs.scan.scanner import LanceScanner
 from lancefs.scan.settings import BATCH_ROWS
+from lancefs.table.dictionary_columns import stored_items
 from lancefs.table.per_version import PerVersion
 
 # A shorter table is read with all its rows. To look at the values of a longer one takes seconds,
@@ -29,6 +30,8 @@ LEAST_ROWS, MOST_ROWS = 2 * BATCH_ROWS, 512 * 1024 * 1024
 _PROBED_ROWS = 8 * 1024
 # Rows of a batch, each of which costs some Python.
 _COUNTED_ROWS = 256 * 1024
+# Rows of a fragment, on average, whose dictionaries are read sooner than its rows.
+_LEAST_FRAGMENT = 64 * 1024
 
 
 class CountedValues(NamedTuple):
@@ -70,6 +73,8 @@ class CountedValues(NamedTuple):
 _COUNTS = PerVersion[dict[tuple[str, ...], CountedValues | None]](dict)
 # The columns that have an index, once they were asked for.
 _INDEXED = PerVersion[list[frozenset[str]]](list)
+# What the dictionaries of columns hold; None where they do not tell.
+_ITEMS = PerVersion[dict[str, pa.Array | None]](dict)
 # Columns that were asked for.
 _ASKED = PerVersion[set[tuple[str, ...]]](set)
 
@@ -159,6 +164,50 @@ def count_values(dataset: LanceDataset, paths: Sequence[str]) -> CountedValues |
         found = next(filter(None, wider), None)
         known[key] = _count(dataset, paths) if found is None else found.of(paths)
     return known[key]
+
+
+def string_values(dataset: LanceDataset, columns: Sequence[str]) -> Mapping[str, pa.Array] | None:
+    """Return all values of columns of strings, each once; also what only dictionaries hold.
+
+    Args:
+        dataset: The table.
+        columns: The columns, which come dictionary-encoded.
+
+    Returns:
+        None where there are many, or a column cannot be read: who reads it says why.
+    """
+    known = _ITEMS.of(dataset.opened)
+    for column in columns:
+        if column not in known:
+            known[column] = _items(dataset, column)
+    values = {column: items for column in columns if (items := known[column]) is not None}
+    others = [column for column in columns if column not in values]
+    if others:
+        counted = count_values(dataset, others)
+        if counted is None:
+            return None
+        values |= counted.values
+    return {column: values[column] for column in columns}
+
+
+def _items(dataset: LanceDataset, column: str) -> pa.Array | None:
+    """Return what the dictionaries of a column hold, each value once.
+
+    None where the column does not have them everywhere, they hold many values, or there are so many
+    fragments that rows are read as quickly.
+    """
+    version, items = dataset.opened, dict[str | None, None]()
+    if version.is_fresh or version.num_rows < _LEAST_FRAGMENT * len(version.readers):
+        return None
+    try:
+        for reader in version.readers:
+            found = stored_items(reader, version.field(column))
+            if found is None or len(found) > MOST_VALUES:
+                return None
+            items |= dict.fromkeys(found.to_pylist())
+    except LanceError:  # who reads the rows says so
+        return None
+    return array_of([*items], pa.string()) if len(items) <= MOST_VALUES else None
 
 
 def _count(dataset: LanceDataset, paths: Sequence[str]) -> CountedValues | None:

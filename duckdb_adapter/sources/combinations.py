@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 import pyarrow as pa
 
-from duckdb_adapter.sources.column_values import count_values
+from duckdb_adapter.sources.column_values import string_values
 from duckdb_adapter.sources.tallies import MOST_COMBINATIONS, Items, steps_of
 from lancefs.datafile.buffers import Array, to_arrow_numbers
 from lancefs.errors import ReadFailed
@@ -78,9 +78,9 @@ def few_combinations(dataset: LanceDataset, columns: Sequence[str]) -> Combinati
         dataset: The table.
         columns: The columns, which come dictionary-encoded.
     """
-    found = count_values(dataset, columns)
+    found = string_values(dataset, columns)
     if found is None:
         return None
-    values = {column: each.drop_null() for column, each in found.values.items()}
+    values = {column: each.drop_null() for column, each in found.items()}
     combinations = Combinations(dataset.uri, values)
     return combinations if combinations.count <= MOST_COMBINATIONS else None

@@ -22,7 +22,7 @@ from lancefs.datafile.blocks import (
     dtype_of,
     no_width,
 )
-from lancefs.datafile.buffers import number_dtype, reserve, to_arrow_numbers
+from lancefs.datafile.buffers import number_dtype, reserve
 from lancefs.datafile.kernels import are_letters, is_utf8, take, take_strings, text_bounds
 from lancefs.datafile.kernels.strings import LARGEST, narrowed
 from lancefs.datafile.logical_types import is_list
@@ -466,27 +466,25 @@ def _dictionary(block: Block, data_type: pa.DictionaryType, valid: Mask | None) 
     if isinstance(block, VariableWidth) and valid is None:
         flags = _flags(block)
         if flags is not None:
-            items, indices = flags
-            codes = to_arrow_numbers(indices).cast(data_type.index_type)
-            values = items.cast(data_type.value_type)
-            return pa.DictionaryArray.from_arrays(
-                codes, values, ordered=data_type.ordered, safe=False
-            )
+            return _dictionary(flags, data_type, valid)
     return to_arrow(block, data_type.value_type, valid).dictionary_encode().cast(data_type)
 
 
-def _flags(block: VariableWidth) -> tuple[pa.Array, Array] | None:
-    """Return the different strings of a block, and indices into them; None but for flags.
-
-    Flags are strings of an ASCII character each, which need no table of hashes.
-    """
+def _flags(block: VariableWidth) -> Dictionary | None:
+    """Return the strings of a block as a dictionary and indices; None but for flags."""
     first, last = int(block.offsets[0]), int(block.offsets[-1])
-    if not block.length or last - first != block.length:
+    if not block.length or last - first != block.length or not are_letters(block.offsets):
         return None
-    if not are_letters(block.offsets):
-        return None
-    letters = block.data[first:last]
-    indices: Array = np.empty(0, np.int32)
+    return flags_of(block.data[first:last])
+
+
+def flags_of(letters: Bytes) -> Dictionary | None:
+    """Return flags as a dictionary and indices, which needs no table of hashes; None for others.
+
+    Args:
+        letters: The bytes of strings of a byte each, one at least. Those of flags are ASCII.
+    """
+    indices: Array = np.empty(0, np.uint32)
     for some in (letters[:_SAMPLE], letters):  # a few strings mostly have all flags
         codes = np.unique(some)
         places = np.full(256, -1, np.int32)
@@ -497,7 +495,7 @@ def _flags(block: VariableWidth) -> tuple[pa.Array, Array] | None:
     if codes[-1] >= _ASCII:
         return None
     items = VariableWidth(np.arange(len(codes) + 1, dtype=np.int32), codes)
-    return to_arrow(items, pa.string(), None), indices
+    return Dictionary(indices.view(np.uint32), items)
 
 
 def _repeated(block: Constant, data_type: pa.DataType) -> FixedWidth:

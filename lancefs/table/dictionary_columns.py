@@ -6,12 +6,15 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 from functools import lru_cache
 
+import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.fields import Blobs, Field
+from lancefs.datafile.row_ranges import as_ranges
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
+from lancefs.table.stored_dictionaries import dictionary_columns
 
 ENCODED = pa.dictionary(pa.int32(), pa.string())
 # Rows of a fragment of a run, on average, up to which decoding the strings of all together, and
@@ -48,6 +51,30 @@ def read(
         else array
         for field, array in zip(fields, arrays, strict=True)
     ]
+
+
+def stored_items(reader: FragmentReader, field: Field) -> pa.Array | None:
+    """Return what the dictionaries of a column hold in a fragment, also what no row has.
+
+    Reads one row of each page, which comes with the dictionary of the page.
+
+    Args:
+        reader: Of the fragment.
+        field: A column of strings.
+
+    Returns:
+        None where rows may have other values, since not all pages have small dictionaries.
+
+    Raises:
+        LanceError: The dictionaries cannot be read.
+    """
+    if _decoded_otherwise(reader, {field.id}) or not dictionary_columns(reader, [field]):
+        return None
+    (file,) = (each for each in reader.fragment.files if field.id in each.fields)
+    ((sizes,),) = reader.open_file(file)[1].page_sizes([field])
+    firsts = as_ranges(np.array(sizes.first_rows[:-1], np.int64))
+    (array,) = reader.read([encoded_field(field)], firsts, "descriptors")
+    return array.dictionary
 
 
 @lru_cache(maxsize=4096)  # the same for all files of a table

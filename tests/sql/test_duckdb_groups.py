@@ -19,7 +19,7 @@ from roads import assert_same_rows, connect, native_rows, needs_install
 import duckdb_adapter
 import lancefs
 from duckdb_adapter import claims
-from duckdb_adapter.sources import combinations, groups, tallies
+from duckdb_adapter.sources import column_values, combinations, groups, tallies
 from duckdb_adapter.sources.combinations import Combinations
 from duckdb_adapter.sources.groups import GROUP, GroupedRows
 
@@ -55,8 +55,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables of any length are long."""
+    """Tables of any length are long, and so are fragments."""
     monkeypatch.setattr(groups, "_LEAST_ROWS", 10)
+    monkeypatch.setattr(column_values, "_LEAST_FRAGMENT", 1)
 
 
 def _is_grouped(con: Any, query: str) -> bool:

@@ -56,6 +56,7 @@ from lancefs.datafile.kernels.streams import join_streams as join_streams
 from lancefs.datafile.kernels.strings import are_letters as are_letters
 from lancefs.datafile.kernels.strings import find_strings as find_strings
 from lancefs.datafile.kernels.strings import join_chunks as join_chunks
+from lancefs.datafile.kernels.strings import join_letters as join_letters
 from lancefs.datafile.kernels.tallies import add_positions as add_positions
 from lancefs.datafile.kernels.tallies import count_sums as count_sums
 from lancefs.datafile.kernels.texts import read_texts as read_texts

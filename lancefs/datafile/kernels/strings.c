@@ -66,6 +66,47 @@ KERNEL(are_letters, const int32_t *offsets, int64_t strings) {
     return wrong == 0;
 }
 
+/* Whether the offsets of a chunk ascend by one from `first` on. */
+static int ascend_by_one(const uint8_t *from, int64_t count, int64_t width, uint64_t first) {
+    if (width == 4) {
+        uint32_t wrong = 0;
+        for (int64_t i = 0; i <= count; i++) {
+            uint32_t offset;
+            memcpy(&offset, from + i * 4, 4);
+            wrong |= offset ^ ((uint32_t)first + (uint32_t)i);
+        }
+        return wrong == 0;
+    }
+    uint64_t wrong = 0;
+    for (int64_t i = 0; i <= count; i++)
+        wrong |= load(from + i * 8, 8) ^ (first + (uint64_t)i);
+    return wrong == 0;
+}
+
+/* Join the strings of chunks if each is a byte; return whether they are, and no chunk is damaged.
+ * `letters` has room for `values` of them. */
+KERNEL(join_letters, const uint8_t *data, int64_t size, const int64_t *starts, const int64_t *ends,
+       const int64_t *counts, int64_t chunks, int64_t width, uint8_t *letters, int64_t values) {
+    int64_t previous = 0;
+    for (int64_t chunk = 0; chunk < chunks; chunk++) {
+        const int64_t start = starts[chunk], end = ends[chunk], count = counts[chunk];
+        if (start < previous || end < start || end > size || count < 0 || count > values)
+            return 0;
+        if (count >= (end - start) / width) /* a chunk has `count` + 1 offsets */
+            return 0;
+        const uint8_t *from = data + start;
+        const uint64_t first = load(from, width), length = (uint64_t)(end - start);
+        if (first < (uint64_t)((count + 1) * width) || first > length ||
+            (uint64_t)count > length - first || !ascend_by_one(from, count, width, first))
+            return 0;
+        memcpy(letters, from + first, (size_t)count);
+        letters += count;
+        values -= count;
+        previous = end;
+    }
+    return values == 0;
+}
+
 /* Find single strings. `wanted` has ascending positions among the strings of all chunks.
  *
  * found: where the bytes of each wanted string begin, then where they end. */

@@ -82,6 +82,35 @@ def _compiled_are_letters(offsets: Array) -> bool:
     return bool(_c_are_letters(offsets, len(offsets) - 1))
 
 
+def join_letters(data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int) -> Bytes | None:
+    """Join the strings of chunks where each is a byte; see `join_chunks` for the arguments.
+
+    Returns:
+        The byte of each string; None where there are others, or a chunk is damaged.
+    """
+    try:
+        offsets, text = join_chunks(data, starts, ends, counts, width)
+    except CorruptFile:
+        return None
+    return text if are_letters(offsets) else None
+
+
+_c_join_letters = c_function("join_letters", "bytes number ints ints ints number number out number")
+
+
+@twin_of(join_letters)
+def _compiled_join_letters(
+    data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int
+) -> Bytes | None:
+    values = total(counts)
+    if not 0 <= values * (width + 1) <= len(data):
+        return None
+    letters = empty(values, np.uint8)
+    chunks = len(counts)
+    found = _c_join_letters(data, len(data), starts, ends, counts, chunks, width, letters, values)
+    return letters if found else None
+
+
 def chunk_lengths(
     data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int
 ) -> tuple[Ints, Ints, Ints]:

@@ -26,6 +26,7 @@ from lancefs.datafile.v2_1.layouts.chunk_runs import (
     Request,
     request_whole,
 )
+from lancefs.datafile.v2_1.layouts.flag_pages import coded_chunks
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import Chunks, MiniBlock
 from lancefs.datafile.v2_1.layouts.miniblock_page import MiniBlockPage
 from lancefs.datafile.v2_1.layouts.narrow_pages import narrow_chunks
@@ -536,9 +537,10 @@ class StructuralReader(PointReader):
         if key not in self._pages:
             self._pages[key] = open_page(self.container.column(column).pages[page])
         reader = self._pages[key]
-        if leaf.field.is_narrow and isinstance(reader, MiniBlockPage):
-            return reader.with_decoder(narrow_chunks)
         if not leaf.field.is_outline:
+            decoder = _decoder_of(leaf.field)
+            if decoder is not Chunks.decode and isinstance(reader, MiniBlockPage):
+                return reader.with_decoder(decoder)
             return reader
         if leaf.field.is_validity:
             from lancefs.datafile.v2_1.layouts.validity_pages import with_validity
@@ -551,7 +553,9 @@ class StructuralReader(PointReader):
 
 def _decoder_of(field: Field) -> Callable[[Chunks], Block]:
     """Return how the values of chunks of mini-block pages are decoded."""
-    return narrow_chunks if field.is_narrow else Chunks.decode
+    if field.is_narrow:
+        return narrow_chunks
+    return coded_chunks if is_coded(field.storage_type) else Chunks.decode
 
 
 def decoded_overhead(page: Page) -> float:

@@ -300,7 +300,8 @@ def fsst_strings(draw: st.DrawFn) -> Arguments:
 @st.composite
 def string_chunks(draw: st.DrawFn) -> Arguments:
     width = draw(st.sampled_from([4, 8]))
-    texts = draw(st.lists(st.lists(st.binary(max_size=9), max_size=6), max_size=4))
+    text = draw(st.sampled_from([st.binary(max_size=9), st.binary(min_size=1, max_size=1)]))
+    texts = draw(st.lists(st.lists(text, max_size=6), max_size=4))
     padding = draw(st.integers(0, 5))
     pieces, starts, ends, at = [], [], [], draw(st.integers(0, 3))
     pieces.append(bytes(at))
@@ -608,7 +609,8 @@ def numbers_with_positions(draw: st.DrawFn) -> Arguments:
     bounds = np.iinfo(kind)
     base = draw(st.integers(int(bounds.min), int(bounds.max)) | st.sampled_from([0, -(1 << 63)]))
     known = draw(st.integers(0, 12))
-    numbers = np.array([_within(base + n, bounds) for n in random.integers(0, 12, rows)], kind)
+    steps = random.integers(0, 12, rows).tolist()
+    numbers = np.array([_within(base + step, bounds) for step in steps], kind)
     positions = random.integers(-1 if draw(st.booleans()) else 0, 99, known).astype(np.int32)
     sums = random.integers(0, 1000, rows).astype(np.int32)
     return odd_place(draw, numbers).view(kind), base, positions, sums
@@ -642,6 +644,7 @@ PAIRS = {
     "fsst_lengths": (fsst.fsst_lengths, fsst_strings()),
     "decompress_lz4": (lz4.decompress_lz4, lz4_blocks()),
     "join_chunks": (strings.join_chunks, string_chunks()),
+    "join_letters": (strings.join_letters, string_chunks()),
     "find_strings": (strings.find_strings, strings_of_chunks()),
     "take": (lookup.take, fixed_lookups()),
     "are_letters": (strings.are_letters, ends_of_strings()),

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lancefs.datafile.blocks import Block, Ints, VariableWidth, gather, lengths_of, offsets_of
-from lancefs.datafile.kernels import find_strings, join_chunks
+from lancefs.datafile.kernels import find_strings, join_chunks, join_letters
 from lancefs.datafile.kernels.strings import chunk_lengths, narrowed, read_block
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.datafile.v2_1.encodings import registry
@@ -31,6 +31,13 @@ def decode_chunks(encoding: Variable, buffers: Sequence[Chunked], counts: Ints) 
     if _has_compressed_offsets(encoding):
         return _decode_with_offsets(encoding, buffers, counts)
     return VariableWidth(*join_chunks(*_chunks(encoding, buffers, counts)))
+
+
+def letters_of(encoding: Variable, buffers: Sequence[Chunked], counts: Ints) -> Bytes | None:
+    """Return the bytes of strings of a byte each; None where others are among them."""
+    if _has_compressed_offsets(encoding):
+        return None
+    return join_letters(*_chunks(encoding, buffers, counts))
 
 
 def decode_at(encoding: Variable, buffers: Sequence[Chunked], counts: Ints, wanted: Ints) -> Block:
