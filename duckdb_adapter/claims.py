@@ -33,6 +33,7 @@ from duckdb_adapter.sources.join_keys import known_keys
 from duckdb_adapter.sources.members import MemberRows
 from duckdb_adapter.sources.offsets import OffsetRows
 from duckdb_adapter.sources.rows import COUNTER, Rows, RowSource
+from duckdb_adapter.sources.samples import SampledRows
 from duckdb_adapter.sources.top_n import TopNRows
 from duckdb_adapter.sources.unions import TableUnion
 from duckdb_adapter.sources.value_counts import ValueCountRows, value_count_rows
@@ -203,6 +204,8 @@ class Claim:
             return known
         if uses.skipped_rows and look.settings.keeps_order():
             return OffsetRows(dataset, uses.skipped_rows, look.use)
+        if uses.sampled_rows and is_first:
+            return SampledRows(dataset, uses.sampled_rows, look.use)
         conditions = uses.unasked_conditions
         if conditions and not look.settings.collation():
             rows = FilteredRows(dataset, conditions, look.use)

@@ -14,6 +14,7 @@ from duckdb_adapter.queries.members import UsedColumns, used_columns
 from duckdb_adapter.queries.offsets import skipped_rows
 from duckdb_adapter.queries.partitions import first_rows_of_partitions
 from duckdb_adapter.queries.pivots import LOOKS, pivoted_columns
+from duckdb_adapter.queries.samples import sampled_rows
 from duckdb_adapter.queries.scan_calls import ScanCall
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.top_n import FirstRows, first_rows_of
@@ -74,6 +75,11 @@ class TableUses:
     def skipped_rows(self) -> int:
         """How many rows it passes over."""
         return skipped_rows(self.query)
+
+    @cached_property
+    def sampled_rows(self) -> int:
+        """How many rows it draws at random, where it uses no others."""
+        return sampled_rows(self.query)
 
     @cached_property
     def unasked_conditions(self) -> list[pc.Expression]:
