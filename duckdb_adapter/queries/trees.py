@@ -22,12 +22,6 @@ MOST_TEXT = 10_000
 
 # Parts of a SELECT that make groups of rows, or leave rows out.
 _OF_GROUPS = ("group_expressions", "group_sets", "having", "sample", "qualify")
-# What a statement has that needs all rows before it returns one, mostly; and what may need few.
-_ALL_ROWS = re.compile(
-    r"\b(group\s+by|order\s+by|distinct|count|sum|avg|min|max)\b|\A\s*(create|insert|copy)\b",
-    re.IGNORECASE,
-)
-_FEW_ROWS = re.compile(r"\b(limit|exists|sample)\b", re.IGNORECASE)
 _IN_ORDER = re.compile(r"\b(group|order)\s+by\b", re.IGNORECASE)
 _LIMIT = re.compile(r"\blimit\b", re.IGNORECASE)
 
@@ -42,18 +36,32 @@ _MIRRORED = {
 
 # Functions that make one value of those of all rows, or of a group, whatever order these are in.
 AGGREGATES = {
-    *("count", "count_star", "sum", "avg", "mean", "min", "max", "median", "histogram"),
-    "approx_count_distinct",
+    *("count", "count_star", "count_if", "countif", "sum", "avg", "mean", "min", "max", "median"),
+    *("histogram", "approx_count_distinct", "quantile", "quantile_cont", "quantile_disc", "mad"),
+    *("stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop", "skewness"),
+    *("kurtosis", "entropy", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor"),
 }
+# Functions that collect values in the order of rows; with DISTINCT, in no order of them.
+COLLECTING = {"list", "array_agg", "string_agg", "group_concat", "listagg"}
 # Functions of single values, which may stand beside these.
 OF_VALUES = {
     *("lower", "upper", "length", "len", "strlen", "trim", "ltrim", "rtrim", "reverse", "concat"),
-    *("substring", "substr", "left", "right", "replace", "split_part", "regexp_extract"),
-    *("regexp_matches", "regexp_replace", "contains", "prefix", "suffix", "starts_with"),
-    *("ends_with", "position", "strpos", "instr", "abs", "round", "floor", "ceil", "if", "ifnull"),
-    *("nullif", "greatest", "least", "year", "month", "day", "date_trunc", "date_part", "strftime"),
-    *("age", "date_diff", "datediff", "epoch", "epoch_ms", "hour", "minute", "second"),
+    *("concat_ws", "substring", "substr", "left", "right", "lpad", "rpad", "replace", "split_part"),
+    *("regexp_extract", "regexp_matches", "regexp_replace", "contains", "prefix", "suffix"),
+    *("starts_with", "ends_with", "position", "strpos", "instr", "format", "printf"),
+    *("abs", "sign", "round", "floor", "ceil", "ceiling", "trunc", "mod", "sqrt", "ln", "log"),
+    *("log2", "log10", "exp", "pow", "power", "if", "ifnull", "nullif", "greatest", "least"),
+    *("year", "quarter", "month", "week", "day", "dayofweek", "isodow", "dayofmonth", "dayofyear"),
+    *("dayname", "monthname", "last_day", "date_trunc", "datetrunc", "date_part", "datepart"),
+    *("strftime", "age", "date_diff", "datediff", "epoch", "epoch_ms", "hour", "minute", "second"),
 }
+# What a statement has that needs all rows before it returns one, mostly; and what may need few.
+_ALL_ROWS = re.compile(
+    rf"\b(group\s+by|order\s+by|distinct|{'|'.join(sorted(AGGREGATES))})\b"
+    r"|\A\s*(create|insert|copy)\b",
+    re.IGNORECASE,
+)
+_FEW_ROWS = re.compile(r"\b(limit|exists|sample)\b", re.IGNORECASE)
 
 
 def _open_database() -> duckdb.DuckDBPyConnection:
@@ -143,7 +151,7 @@ def aggregates(node: Mapping[str, Any]) -> bool:
     if node["group_expressions"] or node["aggregate_handling"] == "FORCE_AGGREGATES":
         return True
     calls = (each for each in expressions_in(node["select_list"]) if each["class"] == "FUNCTION")
-    return any(call["function_name"].lower() in AGGREGATES for call in calls)
+    return any(call["function_name"].lower() in AGGREGATES | COLLECTING for call in calls)
 
 
 def calls_only(node: Any, functions: Collection[str]) -> bool:

@@ -18,10 +18,17 @@ import pyarrow as pa
 from duckdb_adapter.queries.column_uses import members_named
 from duckdb_adapter.queries.pivots import pivoted_columns
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.queries.trees import AGGREGATES, OF_VALUES, aggregates, calls_only
+from duckdb_adapter.queries.trees import (
+    AGGREGATES,
+    COLLECTING,
+    OF_VALUES,
+    aggregates,
+    expressions_in,
+)
 
 # A statement without any of these is not parsed.
 _MAY_GROUP = re.compile(rf"\bgroup\s+by\b|\bdistinct\b|\b({'|'.join(AGGREGATES)})\b", re.IGNORECASE)
+_FREE = AGGREGATES | OF_VALUES
 
 
 def counted_paths(query: TableQuery, is_countable: Callable[[str], bool]) -> list[str]:
@@ -63,7 +70,23 @@ def _takes_any_order(select: Mapping[str, Any]) -> bool:
     distinct = modifiers.get("DISTINCT_MODIFIER")
     if distinct is not None and distinct["distinct_on_targets"]:
         return False
-    if select["sample"] or select["qualify"] or not (distinct or aggregates(select)):
+    is_grouped = aggregates(select)
+    if select["sample"] or not (distinct or is_grouped):
         return False
-    parts = [select["select_list"], select["having"], select["modifiers"]]
-    return calls_only(parts, AGGREGATES | OF_VALUES)
+    parts = [select[part] for part in ("select_list", "having", "qualify", "modifiers")]
+    return all(_is_free(each, is_grouped) for each in expressions_in(parts))
+
+
+def _is_free(expression: Mapping[str, Any], is_grouped: bool) -> bool:
+    """Whether an expression is the same whichever order the rows are in.
+
+    Args:
+        expression: Without those that it is made of.
+        is_grouped: Whether windows are over groups, and not over rows.
+    """
+    if expression["class"] == "WINDOW":
+        return is_grouped
+    if expression["class"] != "FUNCTION" or expression["is_operator"]:
+        return True
+    name = expression["function_name"].lower()
+    return name in _FREE or (name in COLLECTING and bool(expression["distinct"]))

@@ -111,6 +111,18 @@ COUNTED = [
     "PIVOT {t} ON level USING count(*) GROUP BY host ORDER BY host",
     "PIVOT {t} ON LEVEL IN ('info', 'a') USING sum(code) AS s, max(port) GROUP BY day ORDER BY 1",
     "PIVOT {t} ON length(level), code USING count(host) GROUP BY level ORDER BY ALL",
+    "SELECT level, count(*) * 100.0 / sum(count(*)) OVER () FROM {t} GROUP BY level ORDER BY ALL",
+    "SELECT level, host, rank() OVER (PARTITION BY level ORDER BY count(*), host) AS r FROM {t} "
+    "GROUP BY level, host QUALIFY r <= 2 ORDER BY ALL",
+    "SELECT host FROM {t} GROUP BY host QUALIFY lag(count(*)) OVER (ORDER BY host) < count(*) "
+    "ORDER BY ALL",
+    "SELECT host, list(DISTINCT level ORDER BY level) FROM {t} GROUP BY host ORDER BY ALL",
+    "SELECT string_agg(DISTINCT level, ',' ORDER BY level) FROM {t}",
+    "SELECT level, bool_and(code > -200), bool_or(code = 127), count_if(code = 0) FROM {t} "
+    "GROUP BY ALL ORDER BY ALL",
+    "SELECT quantile_disc(port, 0.4), bit_xor(port), round(stddev(code), 6), mad(code) FROM {t}",
+    "SELECT dayname(day), lpad(host, 9, '*') AS h, max(mod(port, 9)) FROM {t} GROUP BY ALL "
+    "ORDER BY ALL",
     "SELECT * FROM {t} AS t PIVOT (avg(code) FOR level IN ('info') GROUP BY Host) ORDER BY host",
 ]
 
@@ -147,6 +159,8 @@ OTHERS = [
     "SELECT level, max(id) FROM {t} GROUP BY level ORDER BY ALL",
     "SELECT level, count(*) FROM {t} WHERE latency < 0.5 GROUP BY level ORDER BY ALL",
     "SELECT count(*) FROM {t} WHERE req.at = 'u7'",
+    "SELECT DISTINCT level, row_number() OVER () < 3000 AS n FROM {t} ORDER BY ALL",
+    "SELECT level, list(host ORDER BY id)[1], count(*) OVER () FROM {t} GROUP BY 1 ORDER BY ALL",
     "SELECT DISTINCT ON (level) level, host FROM {t} ORDER BY level, id",
     "SELECT DISTINCT req FROM {t} ORDER BY req.at LIMIT 3",
     "SELECT count(*) FROM {t} WHERE level IN (SELECT level FROM {t} WHERE id < 5)",
