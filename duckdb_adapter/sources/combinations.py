@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckdb_adapter.sources.column_values import string_values
-from duckdb_adapter.sources.tallies import MOST_COMBINATIONS, Items, steps_of
+from duckdb_adapter.sources.tallies import MOST_COMBINATIONS, Items, Zeros, steps_of
 from lancefs.datafile.buffers import Array, to_arrow_numbers
 from lancefs.errors import ReadFailed
 from lancefs.lance_dataset import LanceDataset
@@ -33,6 +33,7 @@ class Combinations:
         }
         self._items = [Items(each.to_pylist()) for each in self._values.values()]
         sizes = [len(each) for each in self._values.values()]
+        self._zeros = Zeros()
         self._steps = steps_of(sizes)
         self.count = prod(sizes)
         # DuckDB groups by a byte without hashing.
@@ -60,7 +61,7 @@ class Combinations:
         Raises:
             ReadFailed: There are values that were not there before.
         """
-        sums: Array | None = np.zeros(len(arrays[0]), np.int32)
+        sums: Array | None = self._zeros.of(len(arrays[0]))
         for items, step, array in zip(self._items, self._steps, arrays, strict=True):
             sums = None if sums is None else items.add(array, step, sums)
         if sums is None:

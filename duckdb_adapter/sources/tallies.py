@@ -22,6 +22,20 @@ _MOST_RANGE = 64 * 1024
 _UNKNOWN = -1
 
 
+class Zeros:
+    """Sums to begin with: memory that is written once is shared by all batches."""
+
+    def __init__(self) -> None:
+        self._zeros = np.zeros(0, np.int32)
+
+    def of(self, rows: int) -> Array:
+        """Return a zero for each row; nobody may change them."""
+        zeros = self._zeros
+        if len(zeros) < rows:
+            zeros = self._zeros = np.zeros(rows, np.int32)
+        return zeros[:rows]
+
+
 class _Numbers:
     """Positions of whole numbers, in the order in which they were met; null is one of them."""
 
@@ -122,6 +136,7 @@ class Tally:
 
     def __init__(self, are_encoded: Sequence[bool]) -> None:
         self._columns: list[_Column] = [Items() if each else _Numbers() for each in are_encoded]
+        self._zeros = Zeros()
         self._counts = np.zeros(1, np.int64)
         self._sizes = [1] * len(are_encoded)
 
@@ -141,7 +156,7 @@ class Tally:
 
     def _sums(self, arrays: Sequence[pa.Array]) -> Array | None:
         """Return the number of the combination of each row; None where a value is new."""
-        sums: Array | None = np.zeros(len(arrays[0]), np.int32)
+        sums: Array | None = self._zeros.of(len(arrays[0]))
         for column, step, array in zip(self._columns, steps_of(self._sizes), arrays, strict=True):
             sums = None if sums is None else column.add(array, step, sums)
         return sums

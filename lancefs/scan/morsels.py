@@ -90,14 +90,21 @@ class Morsel(NamedTuple):
     def live_candidates(self) -> Mask | None:
         """Return which rows are candidates and not deleted; None where all are."""
         deleted = self.fragment.deleted
-        first, last = np.searchsorted(deleted, (self.start, self.end))
-        if first == last and self.candidates is None:
+        first, last = np.searchsorted(deleted, (self.start, self.end)) if len(deleted) else (0, 0)
+        if first == last and self._are_all_candidates():
             return None
         mask = np.full(self.rows, self.candidates is None)
         if self.candidates is not None:
             mask[rows_of(self._own_candidates(self.candidates)) - self.start] = True
         mask[deleted[first:last] - self.start] = False
         return mask
+
+    def _are_all_candidates(self) -> bool:
+        """Whether the filter may keep all rows, as is seen at a glance."""
+        if self.candidates is None or len(self.candidates) != 1:
+            return self.candidates is None
+        ((start, end),) = self.candidates
+        return start <= self.start and self.end <= end
 
     def picked_rows(self) -> Ints:
         """Return the offsets of the candidates that are not deleted, without a mask of all rows."""

@@ -390,13 +390,9 @@ def _merged(
 
 
 def _rest(excluded: Ints, rows: int) -> list[RowRange]:
-    """Return the ranges of rows of a fragment that are not in any of some ranges."""
-    left: list[RowRange] = []
-    done = 0
-    for start, end in excluded[np.argsort(excluded[:, 0], kind="stable")].tolist():
-        if start > done:
-            left.append((done, min(start, rows)))
-        done = max(done, end)
-    if done < rows:
-        left.append((done, rows))
-    return left
+    """Return the ranges of rows of a fragment that are not in any of some ranges, one at least."""
+    ordered = excluded[np.argsort(excluded[:, 0], kind="stable")]
+    done = np.maximum.accumulate(ordered[:, 1])
+    starts, ends = np.append(0, done), np.append(ordered[:, 0], rows)
+    is_left = starts < ends
+    return list(zip(starts[is_left].tolist(), ends[is_left].clip(max=rows).tolist(), strict=True))
