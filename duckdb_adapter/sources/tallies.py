@@ -42,8 +42,8 @@ class _Numbers:
     def __init__(self) -> None:
         self.values: dict[int | None, int] = {}
         self._least = 0
-        # The positions of the numbers from the least one on, and then that of null.
-        self._positions = np.array([_UNKNOWN], np.int32)
+        # The positions of the numbers from the least one on.
+        self._positions = np.empty(0, np.int32)
 
     def learn(self, array: pa.Array) -> bool:
         """Give positions to all values of an array; returns whether they are few."""
@@ -65,17 +65,26 @@ class _Numbers:
     def _make_table(self) -> None:
         numbers = [value for value in self.values if value is not None]
         self._least, most = (min(numbers), max(numbers)) if numbers else (0, -1)
-        self._positions = np.full(most - self._least + 2, _UNKNOWN, np.int32)
-        for value, position in self.values.items():
-            self._positions[-1 if value is None else value - self._least] = position
+        self._positions = np.full(most - self._least + 1, _UNKNOWN, np.int32)
+        for value in numbers:
+            self._positions[value - self._least] = self.values[value]
 
     def add(self, array: pa.Array, step: int, sums: Array) -> Array | None:
         """Add the positions of values, times a step; None where a value has none."""
         numbers = numbers_of(array)
-        if array.null_count:
-            numbers = numbers.astype(np.int64)
-            numbers[mask_of(array.is_null())] = self._least + len(self._positions) - 1
-        return add_positions(numbers, self._least, self._positions * np.int32(step), sums)
+        if not array.null_count:
+            return add_positions(numbers, self._least, self._positions * np.int32(step), sums)
+        if None not in self.values:
+            return None
+        is_null = mask_of(array.is_null())
+        found: Array | None = sums.copy()
+        if not is_null.all():
+            # Below the nulls may be any number: one that has a position stands there.
+            numbers = np.where(is_null, numbers.dtype.type(self._least), numbers)
+            found = add_positions(numbers, self._least, self._positions * np.int32(step), sums)
+        if found is not None:
+            found[is_null] = sums[is_null] + self.values[None] * step
+        return found
 
 
 class Items:

@@ -362,6 +362,20 @@ NUMBERS: dict[pa.DataType, Callable[[], st.SearchStrategy[Any]]] = {
 }
 
 
+@pytest.mark.parametrize("later", [[6, 6, None], [6, 6], [0, None], [None], [7, 5]])
+@pytest.mark.parametrize("first", [[1, 5, None], [None, None], [3]])
+def test_numbers_that_come_later_are_not_taken_for_nulls(
+    tmp_path: Path, first: list[int | None], later: list[int | None]
+) -> None:
+    path = tmp_path / "t.lance"
+    parts = [pa.table({"n": pa.array(values * 400, pa.int64())}) for values in (first, later)]
+    for part in parts:
+        lance.write_dataset(part, str(path), mode="append" if path.exists() else "create")
+    query = "SELECT n, count(*), count(n) FROM {t} GROUP BY n ORDER BY ALL"
+    with native_rows(pa.concat_tables(parts)) as native:
+        assert_same_rows(connect("install"), native, path, query)
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_random_columns_are_counted_as_duckdb_counts_its_own(
