@@ -43,6 +43,7 @@ AGGREGATES = {
 }
 # Functions that collect values in the order of rows; with DISTINCT, in no order of them.
 COLLECTING = {"list", "array_agg", "string_agg", "group_concat", "listagg"}
+_OF_MANY = AGGREGATES | COLLECTING
 # Functions of single values, which may stand beside these.
 OF_VALUES = {
     *("lower", "upper", "length", "len", "strlen", "trim", "ltrim", "rtrim", "reverse", "concat"),
@@ -151,7 +152,7 @@ def aggregates(node: Mapping[str, Any]) -> bool:
     if node["group_expressions"] or node["aggregate_handling"] == "FORCE_AGGREGATES":
         return True
     calls = (each for each in expressions_in(node["select_list"]) if each["class"] == "FUNCTION")
-    return any(call["function_name"].lower() in AGGREGATES | COLLECTING for call in calls)
+    return any(call["function_name"].lower() in _OF_MANY for call in calls)
 
 
 def calls_only(node: Any, functions: Collection[str]) -> bool:
