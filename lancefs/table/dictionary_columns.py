@@ -72,8 +72,11 @@ def stored_items(reader: FragmentReader, field: Field) -> pa.Array | None:
         return None
     (file,) = (each for each in reader.fragment.files if field.id in each.fields)
     ((sizes,),) = reader.open_file(file)[1].page_sizes([field])
-    firsts = as_ranges(np.array(sizes.first_rows[:-1], np.int64))
-    (array,) = reader.read([encoded_field(field)], firsts, "descriptors")
+    *firsts, rows = sizes.first_rows
+    some = sorted({first for first in firsts if first < rows})  # a page may have no rows
+    (array,) = reader.read(
+        [encoded_field(field)], as_ranges(np.array(some, np.int64)), "descriptors"
+    )
     return array.dictionary
 
 
