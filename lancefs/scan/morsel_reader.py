@@ -363,8 +363,9 @@ class MorselReader:
             seen.keep(columns)
         tested = columns if by_item else self._with_values(columns, self.encoded)
         passed = condition.passed(self._filter_batch(tested, count_rows(ranges)))
-        if morsel.claims and mask is not None:
-            self._check_candidates(morsel, columns, passed if is_sparse else passed | ~mask)
+        if morsel.claims and morsel.candidates is not None:
+            of_candidates = passed if mask is None or is_sparse else passed | ~mask
+            self._check_candidates(morsel, columns, of_candidates)
         if mask is None:
             mask = passed
         elif is_sparse:
