@@ -391,11 +391,13 @@ def test_rows_of_a_damaged_file_are_refused_or_of_their_type(
     lance.write_dataset(table, tmp_path / "t", data_storage_version=version)
     checked = [field.name for field in table.schema if not has_type(field.type, _is_limited)]
     (path,) = (tmp_path / "t" / "data").iterdir()
-    content, refused = path.read_bytes(), 0
+    content, refused, random = path.read_bytes(), 0, np.random.default_rng(7)
     for _ in range(40):
         damaged = bytearray(content)
-        for position in RNG.integers(0, len(content), 40):
-            damaged[position] = RNG.integers(0, 256)
+        # Most of the file is values; what describes them is at its end.
+        for first, count in ((0, 39), (len(content) - 20_000, 1)):
+            for position in random.integers(first, len(content), count):
+                damaged[position] = random.integers(0, 256)
         path.unlink()
         path.write_bytes(damaged)
         try:
