@@ -163,10 +163,11 @@ def test_an_interrupt_before_the_first_line_of_a_callback_is_handled() -> None:
     """No bytecode runs between the signal and the callback, as where it arrives in DuckDB."""
     run_python(
         """
-import ctypes
+import ctypes, signal
 from functools import partial
 from operator import call
 from duckdb_adapter.interrupts import catch_early
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background ignores it
 interrupt = ctypes.pythonapi.PyErr_SetInterrupt
 handled = []
 def callback(slot):
