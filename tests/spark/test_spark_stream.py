@@ -373,6 +373,14 @@ def start_stream(
         )
 
 
+def wait_for_file(path: Path) -> None:
+    """Wait until Spark has begun the first batch: killed just before, it refuses to go on."""
+    end = time.monotonic() + 120
+    while not path.exists():
+        assert time.monotonic() < end, f"{path} is not written"
+        time.sleep(0.05)
+
+
 def test_rows_come_exactly_once_across_kills(spark: Any, tmp_path: Path) -> None:
     path = make_table(tmp_path / "t.lance", 100)
     written, kills = 100, 3
@@ -388,6 +396,7 @@ def test_rows_come_exactly_once_across_kills(spark: Any, tmp_path: Path) -> None
             if step == 4:
                 lance.dataset(path).optimize.compact_files(target_rows_per_fragment=10_000)
             time.sleep(0.3 + 0.4 * number)
+        wait_for_file(tmp_path / "cp" / "offsets" / "0")
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         process.stdout.close()
