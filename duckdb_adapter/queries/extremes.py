@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from duckdb_adapter.queries.column_uses import members_named, path_from_column, sole_argument
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.queries.trees import OF_VALUES, calls_only, expressions_in
+from duckdb_adapter.queries.trees import OF_VALUES, calls_only, expressions_in, function_of
 
 # A statement without any of these is not parsed.
 _MAY_ASK = re.compile(r"\b(min|max)\b", re.IGNORECASE)
@@ -51,8 +51,7 @@ def _extremes(node: Mapping[str, Any], query: TableQuery) -> UsedExtremes | None
     if not calls_only(parts, _EXTREMES | _COUNTS | OF_VALUES):
         return None
     expressions = list(expressions_in(parts))
-    functions = (each for each in expressions if each["class"] == "FUNCTION")
-    calls = [each for each in functions if not each["is_operator"]]
+    calls = [each for each in expressions if function_of(each) is not None]
     names = {call["function_name"].lower() for call in calls}
     asked: set[int] = set()
     used: dict[str, set[str]] = {}

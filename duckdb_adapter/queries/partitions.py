@@ -27,6 +27,7 @@ from duckdb_adapter.queries.top_n import (
 from duckdb_adapter.queries.trees import (
     classes_in,
     expressions_in,
+    function_of,
     ranks_within,
     same_expression,
     shows_rows,
@@ -143,7 +144,7 @@ def _uses_plain_rows(node: Mapping[str, Any]) -> bool:
     for each in expressions_in(rest):
         if each["class"] not in {*_PLAIN, "WINDOW"}:
             return False
-        if each["class"] == "FUNCTION" and not each["is_operator"]:
+        if function_of(each) is not None:
             return False
         if each["class"] == "STAR" and any(each.get(key) for key in _STAR_CHANGES):
             return False

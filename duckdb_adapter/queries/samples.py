@@ -15,8 +15,8 @@ from duckdb_adapter.queries.table_query import TableQuery
 
 def sampled_rows(query: TableQuery) -> int:
     """Return how many rows of a table a query draws; 0 where it uses others, too."""
-    node = query.root if query.columns and "sample" in query.text.lower() else None
-    if node is None or node["type"] != "SELECT_NODE" or node["cte_map"]["map"]:
+    node = query.sole_select if "sample" in query.text.lower() else None
+    if node is None:
         return 0
     source = node["from_table"]
     samples = [each for each in (node.get("sample"), source.get("sample")) if each]

@@ -91,17 +91,24 @@ class TableQuery:
         columns = {column.lower(): column for column in self.schema.names}
         return columns if len(columns) == len(self.schema) else {}
 
-    @cached_property
-    def select(self) -> Select | None:
-        """The query; None where it is another statement, or has common table expressions.
+    @property
+    def sole_select(self) -> Mapping[str, Any] | None:
+        """The query, whatever it selects from; None where it has common table expressions.
 
-        None also where two columns have the same name in small letters.
+        None also where it is another statement, or two columns have the same name in small letters.
         """
-        columns = self.columns
-        node = self.root if columns else None
+        node = self.root if self.columns else None
         if node is None or node["type"] != "SELECT_NODE" or node["cte_map"]["map"]:
             return None
-        return Select(node, columns) if self.names(node["from_table"]) else None
+        return node
+
+    @cached_property
+    def select(self) -> Select | None:
+        """The query, where it selects from the table; None as for `sole_select`."""
+        node = self.sole_select
+        if node is None or not self.names(node["from_table"]):
+            return None
+        return Select(node, self.columns)
 
     @cached_property
     def read(self) -> TableRead | None:

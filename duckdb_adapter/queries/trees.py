@@ -157,14 +157,19 @@ def aggregates(node: Mapping[str, Any]) -> bool:
 
 def calls_only(node: Any, functions: Collection[str]) -> bool:
     """Whether expressions call no functions but some, which have no windows; or operators."""
-    return not any(
-        each["class"] == "WINDOW"
-        or (
-            (each["class"] == "FUNCTION" and not each["is_operator"])
-            and each["function_name"].lower() not in functions
-        )
+    return all(
+        each["class"] != "WINDOW" and ((name := function_of(each)) is None or name in functions)
         for each in expressions_in(node)
     )
+
+
+def function_of(expression: Mapping[str, Any]) -> str | None:
+    """Return the function that an expression calls, in small letters; None where it calls none.
+
+    Operators, which are functions too, and windows are none.
+    """
+    is_call = expression["class"] == "FUNCTION" and not expression["is_operator"]
+    return expression["function_name"].lower() if is_call else None
 
 
 def column_of(expression: Mapping[str, Any], columns: Mapping[str, str]) -> str | None:

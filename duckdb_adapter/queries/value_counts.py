@@ -24,6 +24,7 @@ from duckdb_adapter.queries.trees import (
     OF_VALUES,
     aggregates,
     expressions_in,
+    function_of,
 )
 
 # A statement without any of these is not parsed.
@@ -86,7 +87,5 @@ def _is_free(expression: Mapping[str, Any], is_grouped: bool) -> bool:
     """
     if expression["class"] == "WINDOW":
         return is_grouped
-    if expression["class"] != "FUNCTION" or expression["is_operator"]:
-        return True
-    name = expression["function_name"].lower()
-    return name in _FREE or (name in COLLECTING and bool(expression["distinct"]))
+    name = function_of(expression)
+    return name is None or name in _FREE or (name in COLLECTING and bool(expression["distinct"]))

@@ -22,8 +22,6 @@ _LONGEST_ITEM = 256 * 1024
 # Compressed items from this length on are taken to be longer by this factor once decompressed.
 _LONG_ITEM = 64
 _EXPANSION = 4
-# Doubts of which running totals are kept: the first one, and the one that a scan has learned.
-_MOST_DOUBTS = 2
 
 
 class PageSizes(NamedTuple):
@@ -111,7 +109,7 @@ class RowSizes:
         self._rows = rows
         self._before = before
         self._guessed = guessed
-        self._known_totals: dict[float, list[float]] = {}
+        self._doubted: tuple[float, list[float]] | None = None  # the last doubt, and its totals
 
     def rows_within(self, start: int, size: float, doubt: float = 1) -> int:
         """Return how many rows from `start` on have at most `size` bytes.
@@ -127,7 +125,7 @@ class RowSizes:
 
     def bytes_of(self, start: int, end: int) -> float:
         """Return the bytes of the rows from `start` to `end`, guessed bytes included."""
-        rows, before = self._borders, self._totals(1)
+        rows, before = self._borders, self._estimated
         return _interpolated(end, rows, before) - _interpolated(start, rows, before)
 
     @cached_property
@@ -135,14 +133,20 @@ class RowSizes:
         borders: list[float] = self._rows.tolist()
         return borders
 
-    def _totals(self, doubt: float) -> list[float]:
-        """Return the bytes of all rows before each border; those of the last doubts are kept."""
-        totals = self._known_totals.get(doubt)
-        if totals is None:
-            kept = [*self._known_totals.items()][-_MOST_DOUBTS + 1 :]
-            totals = (self._before + self._guessed / doubt).tolist()
-            self._known_totals = {**dict(kept), doubt: totals}
+    @cached_property
+    def _estimated(self) -> list[float]:
+        """The bytes of all rows before each border, without doubt."""
+        totals: list[float] = (self._before + self._guessed).tolist()
         return totals
+
+    def _totals(self, doubt: float) -> list[float]:
+        """Return the bytes of all rows before each border."""
+        if doubt == 1:
+            return self._estimated
+        known = self._doubted
+        if known is None or known[0] != doubt:
+            known = self._doubted = doubt, (self._before + self._guessed / doubt).tolist()
+        return known[1]
 
     def stretched(self, rows: int) -> RowSizes:
         """Return the sizes of `rows` rows, of which these are a sample."""
