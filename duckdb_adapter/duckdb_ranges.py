@@ -15,7 +15,7 @@ from lancefs.datafile.logical_types import has_type
 from lancefs.errors import UnsupportedFeature
 
 _MICROSECONDS = 2**63 - 2  # the largest number stands for infinity
-_MOST_DAYS = 2**31 - 2
+_MAX_DAYS = 2**31 - 2
 _DAY_MS = 86_400_000
 _PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 
@@ -76,7 +76,7 @@ def _limits(kind: pa.DataType) -> tuple[int, int] | None:
     if pa.types.is_time(kind):
         return 0, 86_400 * _PER_SECOND[kind.unit]
     if pa.types.is_date64(kind):
-        return -_MOST_DAYS * _DAY_MS, _MOST_DAYS * _DAY_MS
+        return -_MAX_DAYS * _DAY_MS, _MAX_DAYS * _DAY_MS
     is_converted = pa.types.is_duration(kind) or (pa.types.is_timestamp(kind) and kind.tz)
     if is_converted and kind.unit in ("s", "ms"):
         most = _MICROSECONDS // (_PER_SECOND["us"] // _PER_SECOND[kind.unit])

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from duckdb_adapter.duckdb_ranges import check_range, is_limited
 
-_MOST_DIGITS = 38
-_MOST_ITEMS = 100_000  # of an array, and of all arrays in it
+_MAX_DIGITS = 38
+_MAX_ITEMS = 100_000  # of an array, and of all arrays in it
 
 
 def readable_type(kind: pa.DataType) -> pa.DataType:
@@ -23,7 +23,7 @@ def readable_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_float16(kind):
         return pa.float32()
     if pa.types.is_decimal256(kind):
-        fits = kind.precision <= _MOST_DIGITS
+        fits = kind.precision <= _MAX_DIGITS
         return pa.decimal128(kind.precision, kind.scale) if fits else pa.string()
     if pa.types.is_dictionary(kind):
         values = readable_type(kind.value_type)
@@ -40,7 +40,7 @@ def readable_type(kind: pa.DataType) -> pa.DataType:
         return pa.map_(readable_field(kind.key_field), item, keys_sorted=kind.keys_sorted)
     if pa.types.is_fixed_size_list(kind):
         items = readable_field(kind.value_field)
-        is_long = kind.list_size * _items(items.type) > _MOST_ITEMS
+        is_long = kind.list_size * _items(items.type) > _MAX_ITEMS
         return pa.list_(items) if is_long else pa.list_(items, kind.list_size)
     if pa.types.is_large_list(kind):
         return pa.large_list(readable_field(kind.value_field))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _LONGEST, _PAUSE = 5.0, 0.02
 # Batches of a stream that threads of DuckDB before 2.0 may hold when it has ended: one each. They
 # are kept until so many other streams have ended, or have so many bytes.
-_HELD, _MOST_ENDED, _MOST_KEPT = (os.cpu_count() or 1) + 1, 64, 64 * 1024 * 1024
+_HELD, _MAX_ENDED, _MAX_KEPT = (os.cpu_count() or 1) + 1, 64, 64 * 1024 * 1024
 # So many looks in a row must find no thread of DuckDB in Python: one may be about to drop its rows.
 _QUIET_LOOKS = 5
 _THREAD = re.compile(rb"^(?:Current t|T)hread 0x([0-9a-f]+)", re.MULTILINE)
@@ -90,7 +90,7 @@ class _Streams:
             self._ended.append((last, size))
             self._kept += size
             while len(self._ended) > 1 and (
-                self._kept > _MOST_KEPT or len(self._ended) > _MOST_ENDED
+                self._kept > _MAX_KEPT or len(self._ended) > _MAX_ENDED
             ):
                 self._kept -= self._ended.popleft()[1]
 

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
-from duckdb_adapter.queries.trees import MOST_TEXT
+from duckdb_adapter.queries.trees import MAX_TEXT
 from lancefs.forks import Lock
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref
@@ -23,7 +23,7 @@ from lancefs.table.refs import Ref
 # Makes DuckDB look for names anew when a prepared statement is run.
 REBINDS = "system.main.now() IS NOT NULL"
 # Connections whose transactions are remembered; each takes some hundred bytes.
-_MOST_CONNECTIONS = 10_000
+_MAX_CONNECTIONS = 10_000
 # The arguments that tell a look, a transaction, a connection, when the former began, and a run.
 _TOLD = re.compile(r"(\d+) (\d+) (\d+) (\d+) (\d+)")
 # A relation of Python is bound without a statement: there is no text then, and this is its number.
@@ -172,7 +172,7 @@ class Transactions:
             if newest is None or newest.key != asked.transaction:
                 newest = _Transaction(asked.transaction)
             self._newest[key] = newest
-            while len(self._newest) > _MOST_CONNECTIONS:
+            while len(self._newest) > _MAX_CONNECTIONS:
                 self._newest.popitem(last=False)
             return newest.pins, newest.use(asked, name)
 
@@ -194,4 +194,4 @@ def parse_asked(told: str, statement: str) -> Asked | None:
         return None
     look, transaction, connection, since, run = map(int, match.groups())
     # Of a text that is longer than those that are read, so much that it is seen to be.
-    return Asked(look, (transaction, since), connection, run, statement[: MOST_TEXT + 1])
+    return Asked(look, (transaction, since), connection, run, statement[: MAX_TEXT + 1])

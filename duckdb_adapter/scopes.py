@@ -25,7 +25,7 @@ _NO_TABLE = "Table with name ", " does not exist!"
 # Runs a method of the connection from a scope whose variables are the ones that we chose.
 _RUN = compile("__lance_result = __lance_run(*__lance_args, **__lance_kwargs)", QUERY_SCOPE, "exec")
 # A query names a few tables; more of them than this are names that come back again and again.
-_MOST_NAMES = 1000
+_MAX_NAMES = 1000
 
 
 class Scope:
@@ -80,7 +80,7 @@ class Scope:
         """
         import duckdb
 
-        if name in self.names or len(self.names) > _MOST_NAMES:
+        if name in self.names or len(self.names) > _MAX_NAMES:
             return False
         claim = self.find(name)
         if claim is None:

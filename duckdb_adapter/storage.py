@@ -20,7 +20,7 @@ from lancefs.forks import Lock
 from lancefs.table.base_paths import BaseRules
 
 # Names of relations that may be run; each takes some hundred bytes.
-_MOST_NAMES = 10_000
+_MAX_NAMES = 10_000
 
 
 class Storage(Protocol):
@@ -137,5 +137,5 @@ class ReachedNames:
         with self._lock:
             self._storages[database, name] = storage.recorded()
             self._storages.move_to_end((database, name))
-            while len(self._storages) > _MOST_NAMES:
+            while len(self._storages) > _MAX_NAMES:
                 self._storages.popitem(last=False)

@@ -59,7 +59,7 @@ _OF_ROWS = {
     *("description", "rowcount"),
 }
 # Prepared statements are run with the names that they had; more of them are not remembered.
-_MOST_NAMES = 1000
+_MAX_NAMES = 1000
 
 
 class LanceConnection:
@@ -263,7 +263,7 @@ class LanceConnection:
                 self._transaction = None
         if kind == "TRANSACTION" and begins_transaction(statement):
             self._transaction = Pins()
-        if kind == "PREPARE" and len(self._prepared) < _MOST_NAMES:
+        if kind == "PREPARE" and len(self._prepared) < _MAX_NAMES:
             self._prepared |= scope.names
         return result
 

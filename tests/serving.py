@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from lancefs.cli.pages.site import TablePages
 from lancefs.cli.target import Target
 from lancefs.filesystem import LanceFileSystem
-from lancefs.serve.app import MOST_REQUESTS, ServedTable, make_app
+from lancefs.serve.app import MAX_REQUESTS, ServedTable, make_app
 from lancefs.serve.running import listen, make_server, url_of
 
 
@@ -67,7 +67,7 @@ class Served:
 
 @contextmanager
 def serving(
-    *paths: str | Path, token: str | None = None, most_requests: int = MOST_REQUESTS
+    *paths: str | Path, token: str | None = None, most_requests: int = MAX_REQUESTS
 ) -> Iterator[Served]:
     """Serve tables on a free port of this machine, by their last names."""
     targets = {Path(path).name: Target(str(path)) for path in paths}

@@ -189,7 +189,7 @@ def test_and_or_and_not_keep_what_arrow_keeps(
         expected = _expected(filter, batch)
     except pa.ArrowNotImplementedError:  # of booleans and the like
         assume(False)
-    with patch("lancefs.scan.conditions._LEAST_ROWS", least_rows):
+    with patch("lancefs.scan.conditions._MIN_ROWS", least_rows):
         assert Condition(filter).passed(batch).tolist() == expected
     names = expressions.columns_of(filter, batch.schema.names)
     if Condition(filter).takes_items(batch.select(names).schema):

@@ -210,7 +210,7 @@ def test_a_full_disk_costs_time_alone(
 def test_the_oldest_tables_make_room(
     tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_ranges, "_MOST_TABLES", 2)
+    monkeypatch.setattr(kept_ranges, "_MAX_TABLES", 2)
     tables = [str(tmp_path / f"{number}.lance") for number in range(4)]
     for number, path in enumerate(tables):
         lance.write_dataset(pa.table({"n": range(100)}), path)
@@ -223,7 +223,7 @@ def test_the_oldest_tables_make_room(
 def test_a_table_beyond_the_limit_is_not_kept(
     table: str, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_ranges, "_MOST_BYTES", 100)
+    monkeypatch.setattr(kept_ranges, "_MAX_BYTES", 100)
     for _ in range(2):
         found, stats = read(table)
         assert found["n"].to_pylist() == [77]

@@ -128,7 +128,7 @@ def test_sets_are_not_kept_since_their_tables_are_large(
 
 def test_what_is_kept_is_bounded(dataset: lancefs.LanceDataset, parsed: list[str]) -> None:
     version = dataset._version
-    most = known_filters._BYTES // known_filters._LEAST_BYTES
+    most = known_filters._BYTES // known_filters._MIN_BYTES
     for number in range(2 * most):
         known_filter([f"id = {number}"], version)
     kept: BudgetCache[Any, Any] = known_filters._BY_VERSION.of(version)

@@ -24,8 +24,8 @@ ROWS = 20_000
 @pytest.fixture(autouse=True)
 def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of any length are large."""
-    monkeypatch.setattr(selectivity, "_LEAST_ROWS", 1000)
-    monkeypatch.setattr(selectivity, "_LEAST_FRAGMENT_ROWS", 1000)
+    monkeypatch.setattr(selectivity, "_MIN_ROWS", 1000)
+    monkeypatch.setattr(selectivity, "_MIN_FRAGMENT_ROWS", 1000)
 
 
 @pytest.fixture(scope="module")
@@ -131,10 +131,10 @@ def test_small_tables_and_small_fragments_are_not_estimated(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     version, filter = lancefs.open(path).opened, pc.field("id") > 5
-    monkeypatch.setattr(selectivity, "_LEAST_FRAGMENT_ROWS", 8000)
+    monkeypatch.setattr(selectivity, "_MIN_FRAGMENT_ROWS", 8000)
     assert estimated(filter, version) is None
-    monkeypatch.setattr(selectivity, "_LEAST_FRAGMENT_ROWS", 1000)
-    monkeypatch.setattr(selectivity, "_LEAST_ROWS", 512 * 1024)
+    monkeypatch.setattr(selectivity, "_MIN_FRAGMENT_ROWS", 1000)
+    monkeypatch.setattr(selectivity, "_MIN_ROWS", 512 * 1024)
     assert estimated(filter, version) is None
 
 

@@ -25,7 +25,7 @@ from duckdb_adapter.queries.trees import (
 
 # A statement without any of these is not parsed.
 _MAY_GROUP = re.compile(r"\bgroup\s+by\b|\bwhere\b", re.IGNORECASE)
-_LEAST_GROUPED = 2
+_MIN_GROUPED = 2
 # What DuckDB 2.0 aggregates before a join (its `partial_aggregate_pushdown`): of one argument,
 # without DISTINCT, FILTER or order, or `count(*)` beside another one; and what it never does so. A
 # join that comes first costs a third more than to group by strings.
@@ -44,7 +44,7 @@ _ABOVE_JOINS = {
     *("regr_slope", "regr_sxx", "regr_sxy", "regr_syy", "mode", "histogram", "entropy"),
 }
 # Columns by which rows are grouped, beside those of strings.
-_MOST_OTHERS = 1
+_MAX_OTHERS = 1
 # Operators that scans test, see `likes`.
 _SCANNED = {"~~", "~~*", "^@"}
 
@@ -98,7 +98,7 @@ def _grouped_below_joins(
     groups = [column_of(each, columns) for each in _groups(select, columns)]
     keys = list(dict.fromkeys(each for each in groups if each is not None and each in strings))
     others = set(groups) - {*keys}
-    if len(keys) < _LEAST_GROUPED or None in others or len(others) > _MOST_OTHERS:
+    if len(keys) < _MIN_GROUPED or None in others or len(others) > _MAX_OTHERS:
         return []
     shown = [select["select_list"], select["having"], select["modifiers"]]
     calls = [*_calls_in(shown)]

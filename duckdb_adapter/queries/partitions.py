@@ -19,7 +19,7 @@ from typing import Any
 from duckdb_adapter.queries.row_tests import tests_of
 from duckdb_adapter.queries.table_query import Select, TableQuery
 from duckdb_adapter.queries.top_n import (
-    MOST_FIRST_ROWS,
+    MAX_FIRST_ROWS,
     FirstRows,
     calls_in_where,
     orders_of,
@@ -35,7 +35,7 @@ from duckdb_adapter.queries.trees import (
 )
 
 # More rows of a partition than these are not looked for before the others are left out.
-_MOST_ROWS = 8
+_MAX_ROWS = 8
 # Windows that number the rows of a partition in their order, by the functions that they call.
 _NUMBERS = {
     "WINDOW_ROW_NUMBER": "row_number",
@@ -69,7 +69,7 @@ def first_rows_of_partitions(query: TableQuery) -> FirstRows | None:
     orders = orders_of(keys, shown, columns)
     orders = orders[:1] if partitions else orders
     tests = tests_of(node, columns, query.schema)
-    most = _MOST_ROWS if partitions else MOST_FIRST_ROWS
+    most = _MAX_ROWS if partitions else MAX_FIRST_ROWS
     if not orders or tests is None or rows > most:
         return None
     calls = query.is_nested or calls_in_where(node)

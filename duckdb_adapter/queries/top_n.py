@@ -28,7 +28,7 @@ _DESCENDING = {"ASCENDING": False, "DESCENDING": True, "ORDER_DEFAULT": None}
 # Expressions that use nothing but the row.
 _PLAIN = ("COLUMN_REF", "CONSTANT")
 # More rows than these are not looked for before the others are left out.
-MOST_FIRST_ROWS = 4096
+MAX_FIRST_ROWS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def _first_rows(select: Select, query: TableQuery) -> FirstRows | None:
         return None
     order, limit = node["modifiers"]
     rows, offset = number_of(limit["limit"]), number_of(limit["offset"] or 0)
-    if rows is None or offset is None or rows + offset > MOST_FIRST_ROWS:
+    if rows is None or offset is None or rows + offset > MAX_FIRST_ROWS:
         return None
     is_plain = all(each["expression"]["class"] in _PLAIN for each in order["orders"])
     if not is_plain or limit.get("limit_type", "ROW_COUNT") != "ROW_COUNT":

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import duckdb
 
 # Longer queries are not parsed a second time. They are written by programs, with long lists.
-MOST_TEXT = 10_000
+MAX_TEXT = 10_000
 
 # Parts of a SELECT that make groups of rows, or leave rows out.
 _OF_GROUPS = ("group_expressions", "group_sets", "having", "sample", "qualify")
@@ -92,7 +92,7 @@ def parse(text: str) -> dict[str, Any] | None:
     """
     import duckdb
 
-    if len(text) > MOST_TEXT:
+    if len(text) > MAX_TEXT:
         return None
     try:
         with _database.cursor() as cursor:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckdb_adapter.sources.rows import Rows
-from duckdb_adapter.sources.tallies import MOST_VALUES, Tally, steps_of
+from duckdb_adapter.sources.tallies import MAX_VALUES, Tally, steps_of
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.datafile.logical_types import narrow_type
 from lancefs.errors import LanceError
@@ -25,13 +25,13 @@ from lancefs.table.per_version import PerVersion
 
 # A shorter table is read with all its rows. To look at the values of a longer one takes seconds,
 # which somebody who wants the plan only should not wait for.
-LEAST_ROWS, MOST_ROWS = 2 * BATCH_ROWS, 512 * 1024 * 1024
+MIN_ROWS, MAX_ROWS = 2 * BATCH_ROWS, 512 * 1024 * 1024
 # Rows of which the values are looked at first.
 _PROBED_ROWS = 8 * 1024
 # Rows of a batch, each of which costs some Python.
 _COUNTED_ROWS = 256 * 1024
 # Rows of a fragment, on average, whose dictionaries are read sooner than its rows.
-_LEAST_FRAGMENT = 64 * 1024
+_MIN_FRAGMENT = 64 * 1024
 
 
 class CountedValues(NamedTuple):
@@ -81,7 +81,7 @@ _ASKED = PerVersion[set[tuple[str, ...]]](set)
 
 def are_values_kept(rows: Rows) -> bool:
     """Whether it is worth while to look at the values of columns for the statements that follow."""
-    return rows.dataset.is_local and LEAST_ROWS <= (rows.known_count() or 0) <= MOST_ROWS
+    return rows.dataset.is_local and MIN_ROWS <= (rows.known_count() or 0) <= MAX_ROWS
 
 
 def is_countable(kind: pa.DataType) -> bool:
@@ -197,17 +197,17 @@ def _items(dataset: LanceDataset, column: str) -> pa.Array | None:
     fragments that rows are read as quickly.
     """
     version, items = dataset.opened, dict[str | None, None]()
-    if version.is_fresh or version.num_rows < _LEAST_FRAGMENT * len(version.readers):
+    if version.is_fresh or version.num_rows < _MIN_FRAGMENT * len(version.readers):
         return None
     try:
         for reader in version.readers:
             found = stored_items(reader, version.field(column))
-            if found is None or len(found) > MOST_VALUES:
+            if found is None or len(found) > MAX_VALUES:
                 return None
             items |= dict.fromkeys(found.to_pylist())
     except LanceError:  # who reads the rows says so
         return None
-    return array_of([*items], pa.string()) if len(items) <= MOST_VALUES else None
+    return array_of([*items], pa.string()) if len(items) <= MAX_VALUES else None
 
 
 def _count(dataset: LanceDataset, paths: Sequence[str]) -> CountedValues | None:

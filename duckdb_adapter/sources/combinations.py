@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckdb_adapter.sources.column_values import string_values
-from duckdb_adapter.sources.tallies import MOST_COMBINATIONS, Items, Zeros, steps_of
+from duckdb_adapter.sources.tallies import MAX_COMBINATIONS, Items, Zeros, steps_of
 from lancefs.datafile.buffers import Array, to_arrow_numbers
 from lancefs.errors import ReadFailed
 from lancefs.lance_dataset import LanceDataset
@@ -84,4 +84,4 @@ def few_combinations(dataset: LanceDataset, columns: Sequence[str]) -> Combinati
         return None
     values = {column: each.drop_null() for column, each in found.items()}
     combinations = Combinations(dataset.uri, values)
-    return combinations if combinations.count <= MOST_COMBINATIONS else None
+    return combinations if combinations.count <= MAX_COMBINATIONS else None

@@ -17,7 +17,7 @@ from duckdb_adapter.sources.counted_files import CountedFiles
 # What stands for a value that is there.
 _THERE = "1::TINYINT"
 # Rows from which on DuckDB opens a file sooner than it counts its own `range`.
-_LEAST_IN_FILE = 1024 * 1024
+_MIN_IN_FILE = 1024 * 1024
 _files = CountedFiles()
 
 
@@ -56,7 +56,7 @@ def counted_rows(count: int, finds_file: Callable[[str], bool]) -> str:
         count: The number.
         finds_file: Whether there is a file that DuckDB may read.
     """
-    path = _files.path_of(count) if count >= _LEAST_IN_FILE else None
+    path = _files.path_of(count) if count >= _MIN_IN_FILE else None
     if path is None or not finds_file(path):
         return numbered_rows(count)
     return f"system.main.read_parquet({literal(path)})"

@@ -19,9 +19,9 @@ _log = logging.getLogger("duckdb_adapter")
 
 # Files of a process at most. None is removed before the process ends, since a relation of Python
 # may name it; a file of few bytes takes a block of the disk.
-_MOST_FILES = 1024
+_MAX_FILES = 1024
 # Rows of a row group, whose number is a signed number of 32 bits.
-_MOST_ROWS = 1 << 30
+_MAX_ROWS = 1 << 30
 
 _MAGIC = b"PAR1"
 # Types of the compact protocol.
@@ -53,7 +53,7 @@ class CountedFiles:
                     return None
                 # What cleans folders of temporary files may have removed it.
                 if not os.path.exists(path):
-                    if len(os.listdir(folder)) >= _MOST_FILES:
+                    if len(os.listdir(folder)) >= _MAX_FILES:
                         return None
                     with open(path, "wb") as file:
                         file.write(parquet_of_rows(count))
@@ -78,8 +78,8 @@ def parquet_of_rows(count: int) -> bytes:
         count: The number of rows, one at least.
     """
     content, groups = _MAGIC, []
-    for start in range(0, count, _MOST_ROWS):
-        rows = min(_MOST_ROWS, count - start)
+    for start in range(0, count, _MAX_ROWS):
+        rows = min(_MAX_ROWS, count - start)
         page = _page(rows)
         groups.append(_row_group(rows, len(page), len(content)))
         content += page

@@ -19,11 +19,11 @@ from lancefs.scan.selectivity import estimated
 from lancefs.scan.settings import BATCH_ROWS
 
 # A shorter table is read with all its rows.
-_LEAST_ROWS = 2 * BATCH_ROWS
+_MIN_ROWS = 2 * BATCH_ROWS
 # Rows that are tested first where there is no estimate, and the share of rows that passes at most:
 # DuckDB tests all rows that pass once more.
 _PROBED_ROWS = 8 * 1024
-_MOST_PASSED = 1 / 2
+_MAX_PASSED = 1 / 2
 
 
 class FilteredRows(Rows):
@@ -53,16 +53,16 @@ class FilteredRows(Rows):
     def _is_worthwhile(self) -> bool:
         """Whether the values are known as DuckDB knows them, and many rows are left out."""
         columns = columns_of(self._condition, self.schema.names)
-        if not all(map(self._is_known, columns)) or (self.known_count() or 0) < _LEAST_ROWS:
+        if not all(map(self._is_known, columns)) or (self.known_count() or 0) < _MIN_ROWS:
             return False
         if not self.dataset.is_local:  # what is left out is not fetched
             return True
         found = estimated(self._condition, self.dataset.opened)
         if found is not None:
-            return found.kept <= _MOST_PASSED
+            return found.kept <= _MAX_PASSED
         probed = self.dataset.scanner(columns=columns, limit=_PROBED_ROWS).to_table()
         passed = sum(matching(self._condition, batch).true_count for batch in probed.to_batches())
-        return bool(passed <= _MOST_PASSED * probed.num_rows)
+        return bool(passed <= _MAX_PASSED * probed.num_rows)
 
     def _is_known(self, column: str) -> bool:
         kind = self.plain_field(column).type

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from duckdb_adapter.queries.groups import group_keys
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.sources.column_values import MOST_ROWS
+from duckdb_adapter.sources.column_values import MAX_ROWS
 from duckdb_adapter.sources.combinations import Combinations, few_combinations
 from duckdb_adapter.sources.rows import Rows, RowSource
 from lancefs.datafile.buffers import to_arrow_numbers
@@ -28,7 +28,7 @@ from lancefs.lance_dataset import LanceDataset
 # The column of the numbers, among the rows and in the table of the combinations.
 GROUP = "__lance_group"
 # A shorter table is grouped by its strings: to look at the values of columns costs some time, too.
-_LEAST_ROWS = 512 * 1024
+_MIN_ROWS = 512 * 1024
 
 
 class GroupedRows(RowSource):
@@ -108,7 +108,7 @@ def grouped(rows: Rows, query: TableQuery) -> RowSource:
         rows: Of a table that the query names once.
         query: The query.
     """
-    if not _LEAST_ROWS <= (rows.known_count() or 0) <= MOST_ROWS:
+    if not _MIN_ROWS <= (rows.known_count() or 0) <= MAX_ROWS:
         return rows
     names, keys = rows.schema.names, group_keys(query, rows.encoded)
     is_clear = len({each.lower() for each in names}) == len(names)  # DuckDB renames others

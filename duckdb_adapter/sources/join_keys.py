@@ -11,7 +11,7 @@ from collections.abc import Collection
 import pyarrow as pa
 
 from duckdb_adapter.paths import quoted
-from duckdb_adapter.sources.column_values import MOST_ROWS, is_asked_again
+from duckdb_adapter.sources.column_values import MAX_ROWS, is_asked_again
 from duckdb_adapter.sources.extremes import extremes_of
 from duckdb_adapter.sources.rows import Rows
 from lancefs.errors import LanceError
@@ -38,7 +38,7 @@ def known_keys(rows: Rows, keys: Collection[str]) -> dict[str, str]:
         rows: Of a table.
         keys: Columns that a statement joins by.
     """
-    if not rows.dataset.is_local or (rows.known_count() or MOST_ROWS) >= MOST_ROWS:
+    if not rows.dataset.is_local or (rows.known_count() or MAX_ROWS) >= MAX_ROWS:
         return {}
     numbers = sorted(key for key in keys if rows.schema.field(key).type in _TYPES)
     if not numbers or not is_asked_again(rows.dataset, ("joined by", *numbers)):

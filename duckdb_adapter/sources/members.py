@@ -26,7 +26,7 @@ _TESTED_ROWS = 256 * 1024
 # Rows of a batch in which no value is missing: no memory is touched for it.
 _COMPLETE_ROWS = 4 * 1024 * 1024
 # Fragments whose metadata are asked at most whether values are missing.
-_MOST_FRAGMENTS = 64
+_MAX_FRAGMENTS = 64
 # Columns of open versions of which that was asked, and whether none are.
 _COMPLETE = PerVersion[dict[str, bool]](dict)
 
@@ -111,7 +111,7 @@ class MemberRows(Rows):
         version = self.dataset.opened
         if not paths:
             return True
-        if not self.dataset.is_local or len(version.readers) > _MOST_FRAGMENTS:
+        if not self.dataset.is_local or len(version.readers) > _MAX_FRAGMENTS:
             return False
         known = _COMPLETE.of(version)
         for path in paths:

@@ -13,7 +13,7 @@ from duckdb_adapter.sources.rows import COUNTER, LONG_ROWS, Rows, fitted
 from lancefs.lance_dataset import LanceDataset
 
 # Fewer rows are read with the others.
-_LEAST_ROWS = 64 * 1024
+_MIN_ROWS = 64 * 1024
 
 
 class OffsetRows(Rows):
@@ -39,7 +39,7 @@ class OffsetRows(Rows):
         skipped = min(self._skipped, self.known_count() or 0)
         is_once = self._use.read_once()
         is_plain = bool(wanted) and not terms and all(map(_has_short_nulls, schema.types))
-        if not (is_once and is_plain) or skipped < _LEAST_ROWS:
+        if not (is_once and is_plain) or skipped < _MIN_ROWS:
             return super().batches(names, terms)
         read = self._scanned(wanted, offset=skipped)
         return chain(_without_values(schema, skipped), fitted(read, schema))

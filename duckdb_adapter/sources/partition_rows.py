@@ -21,7 +21,7 @@ from lancefs.datafile.logical_types import narrow_type
 from lancefs.datafile.masks import filtered
 
 # More rows than one of so many, or than these, are read as quickly with all others.
-_LEAST_PART, _MOST_ROWS = 64, 16 * 1024
+_MIN_PART, _MAX_ROWS = 64, 16 * 1024
 # Bits of a number that stands for the values of all columns together, and so most partitions.
 _BITS = 20
 # Which values are compared as numbers.
@@ -78,7 +78,7 @@ def find_first_of_each(
     Returns:
         Positions, ascending; None where they are too many.
     """
-    most = max(_MOST_ROWS, total // _LEAST_PART)
+    most = max(_MAX_ROWS, total // _MIN_PART)
     partitions: _Partitions | None = None
     ends = [_Ends(rows, descending[0]) for descending in directions]
     others: list[Ints] = []

@@ -46,16 +46,16 @@ _FIRST_ROWS = (2 * 1024, 8 * 1024)
 # How many rows the batches of a long table have: each batch costs some Python, in which no other
 # thread decodes. A table is long if each of DuckDB's threads gets so many batches at least.
 LONG_ROWS = 256 * 1024
-_LEAST_SHARE = 4
+_MIN_SHARE = 4
 # Rows of a table from which on threads decode the first rows as well, where all are needed.
-_LEAST_LONG = 1024 * 1024
+_MIN_LONG = 1024 * 1024
 # Rows of a small fragment, on average.
-_MOST_SMALL_ROWS = 4 * 1024
+_MAX_SMALL_ROWS = 4 * 1024
 # Rows of a batch without columns: DuckDB allocates a bit for each.
-_MOST_COUNTED = 64 * 1024 * 1024
+_MAX_COUNTED = 64 * 1024 * 1024
 # The share of rows that a filter keeps at least where DuckDB tests them: it is then given the
 # columns of the filter too, of which texts take longest. Measured with 1 to 6 other columns.
-_MOST_KEPT, _MOST_KEPT_BY_TEXTS = 0.8, 0.9
+_MAX_KEPT, _MAX_KEPT_BY_TEXTS = 0.8, 0.9
 _TEXTS = (
     pa.types.is_string,
     pa.types.is_large_string,
@@ -63,7 +63,7 @@ _TEXTS = (
     pa.types.is_large_binary,
 )
 # Wider tables are not asked which columns have dictionaries: each takes 0.1 ms in every query.
-_MOST_COLUMNS = 256
+_MAX_COLUMNS = 256
 
 
 class RowSource(ABC):
@@ -236,7 +236,7 @@ class Rows(RowSource):
         That must be known before anything is read. Of a remote table it would take a request, of a
         wide one long.
         """
-        is_asked = self._encodes and len(self.dataset.schema) <= _MOST_COLUMNS
+        is_asked = self._encodes and len(self.dataset.schema) <= _MAX_COLUMNS
         if not (is_asked and self.dataset.is_local):
             return frozenset()
         try:
@@ -275,7 +275,7 @@ class Rows(RowSource):
             return False
         columns = columns_of(filter, self.schema.names)
         has_texts = any(has_lengths(self.schema.field(name).type) for name in columns)
-        return found.kept >= (_MOST_KEPT_BY_TEXTS if has_texts else _MOST_KEPT)
+        return found.kept >= (_MAX_KEPT_BY_TEXTS if has_texts else _MAX_KEPT)
 
     def batches(
         self, names: Sequence[str], terms: Sequence[pc.Expression]
@@ -306,8 +306,8 @@ class Rows(RowSource):
 
     def _counted(self) -> Iterator[pa.RecordBatch]:
         rows = self.dataset.count_rows()
-        for first in range(0, rows, _MOST_COUNTED):
-            yield _nothing(min(_MOST_COUNTED, rows - first))
+        for first in range(0, rows, _MAX_COUNTED):
+            yield _nothing(min(_MAX_COUNTED, rows - first))
 
     def _growing(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Read all rows, few of them at first, unless all are needed."""
@@ -322,18 +322,18 @@ class Rows(RowSource):
 
     def _long_size(self) -> int | None:
         """Return how many rows batches have of a table that is long; None of others."""
-        shared = LONG_ROWS * _LEAST_SHARE * (os.cpu_count() or 1)
+        shared = LONG_ROWS * _MIN_SHARE * (os.cpu_count() or 1)
         return LONG_ROWS if (self.known_count() or 0) >= shared else None
 
     @property
     def _has_small_fragments(self) -> bool:
         """Whether there are many local fragments of few rows each."""
         readers = self.dataset.opened.readers
-        is_short = (self.known_count() or 0) <= _MOST_SMALL_ROWS * len(readers)
+        is_short = (self.known_count() or 0) <= _MAX_SMALL_ROWS * len(readers)
         return is_short and are_several_local(readers)
 
     def _scanned(self, columns: list[str], **options: Any) -> Iterator[pa.RecordBatch]:
-        is_long = self._needs_all and (self.known_count() or 0) >= _LEAST_LONG
+        is_long = self._needs_all and (self.known_count() or 0) >= _MIN_LONG
         return self._scanner(columns, **options).for_engine(is_long).to_batches()
 
     def _scanner(self, columns: list[str], **options: Any) -> LanceScanner:

@@ -13,8 +13,8 @@ from duckdb_adapter.sources.rows import COUNTER, Rows, fitted
 from lancefs.lance_dataset import LanceDataset
 
 # Of more rows, or a greater part of all, most pages have some. A store is asked for each row.
-_MOST_ROWS, _MOST_REMOTE_ROWS = 16 * 1024, 256
-_MOST_SHARE = 1 / 64
+_MAX_ROWS, _MAX_REMOTE_ROWS = 16 * 1024, 256
+_MAX_SHARE = 1 / 64
 
 
 class SampledRows(Rows):
@@ -36,8 +36,8 @@ class SampledRows(Rows):
     ) -> Iterator[pa.RecordBatch]:
         """Read some columns, in the order wanted, of the rows for which all terms are true."""
         rows, wanted = self.dataset.count_rows(), [name for name in names if name != COUNTER]
-        most = _MOST_ROWS if self.dataset.is_local else _MOST_REMOTE_ROWS
-        is_few = self._count <= min(most, rows * _MOST_SHARE)
+        most = _MAX_ROWS if self.dataset.is_local else _MAX_REMOTE_ROWS
+        is_few = self._count <= min(most, rows * _MAX_SHARE)
         if not (self._use.read_once() and wanted and is_few) or terms:
             return super().batches(names, terms)
         positions = sorted(random.sample(range(rows), self._count))

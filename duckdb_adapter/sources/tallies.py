@@ -13,12 +13,12 @@ from lancefs.datafile.arrays import mask_of, numbers_of
 from lancefs.datafile.buffers import Array, Ints
 from lancefs.datafile.kernels import add_positions, count_sums
 
-MOST_VALUES = 1024
-MOST_COMBINATIONS = 16 * 1024
+MAX_VALUES = 1024
+MAX_COMBINATIONS = 16 * 1024
 # Bytes of a dictionary, which is kept.
-_MOST_BYTES = 1024 * 1024
+_MAX_BYTES = 1024 * 1024
 # How far apart whole numbers are at most.
-_MOST_RANGE = 64 * 1024
+_MAX_RANGE = 64 * 1024
 _UNKNOWN = -1
 
 
@@ -53,14 +53,14 @@ class _Numbers:
             known += [int(present.min()), int(present.max())]
         if array.null_count:
             self.values.setdefault(None, len(self.values))
-        if known and max(known) - min(known) >= _MOST_RANGE:
+        if known and max(known) - min(known) >= _MAX_RANGE:
             return False
         if len(present):
             places = np.bincount((present.astype(np.int64) - min(known)).astype(np.int32))
             for place in np.flatnonzero(places).tolist():
                 self.values.setdefault(min(known) + place, len(self.values))
         self._make_table()
-        return len(self.values) <= MOST_VALUES
+        return len(self.values) <= MAX_VALUES
 
     def _make_table(self) -> None:
         numbers = [value for value in self.values if value is not None]
@@ -102,14 +102,14 @@ class Items:
     def learn(self, array: pa.DictionaryArray) -> bool:
         """Give positions to all items of an array; returns whether they are few."""
         items = array.dictionary
-        if len(items) > MOST_VALUES or items.nbytes > _MOST_BYTES:
+        if len(items) > MAX_VALUES or items.nbytes > _MAX_BYTES:
             return False
         for value in items.to_pylist():
             self.values.setdefault(value, len(self.values))
         if array.indices.null_count:
             self.values.setdefault(None, len(self.values))
         self._last = None
-        return len(self.values) <= MOST_VALUES
+        return len(self.values) <= MAX_VALUES
 
     def add(self, array: pa.DictionaryArray, step: int, sums: Array) -> Array | None:
         """Add the positions of values, times a step; None where a value has none."""
@@ -155,7 +155,7 @@ class Tally:
         if sums is None:
             learned = [one.learn(array) for one, array in zip(self._columns, arrays, strict=True)]
             sizes = [max(len(column.values), 1) for column in self._columns]
-            if not all(learned) or prod(sizes) > MOST_COMBINATIONS:
+            if not all(learned) or prod(sizes) > MAX_COMBINATIONS:
                 return False
             self._grow(sizes)
             sums = self._sums(arrays)

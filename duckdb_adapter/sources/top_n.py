@@ -35,7 +35,7 @@ from lancefs.table.per_version import PerVersion
 from lancefs.table.row_metadata import ROW_OFFSET
 
 # A shorter table is read once, not twice.
-_LEAST_ROWS = 2 * BATCH_ROWS
+_MIN_ROWS = 2 * BATCH_ROWS
 # Bytes of positions that are kept for a version, and what an order takes beside them.
 _KEPT_BYTES, _FOUND_BYTES = 1024 * 1024, 500
 # Rows at each of some places by which it is told whether the first rows lie together.
@@ -154,7 +154,7 @@ class TopNRows(Rows):
     def _is_worthwhile(self) -> bool:
         """Whether there are many rows, and their columns tell which ones are first."""
         wanted = self._wanted
-        if not wanted.orders or (self.known_count() or 0) < _LEAST_ROWS:
+        if not wanted.orders or (self.known_count() or 0) < _MIN_ROWS:
             return False
         kinds = {name: self.plain_field(name).type for name in wanted.columns}
         first = kinds[wanted.orders[0].column]

@@ -23,7 +23,7 @@ from lancefs.datafile.buffers import Ints
 from lancefs.scan.constants import scalar_of
 
 # More rows than these are read as quickly with all others.
-_MOST_ROWS = 16 * 1024
+_MAX_ROWS = 16 * 1024
 # Rows by which it is told first what most others come after.
 _HEAD_ROWS = 4096
 
@@ -83,7 +83,7 @@ def find_first(
             keys, positions = _filtered(keys, positions, is_ordered_row)
         for end in ends:
             end.add(keys, positions)
-        if any(count > _MOST_ROWS for count in [*map(len, others.values()), *map(len, ends)]):
+        if any(count > _MAX_ROWS for count in [*map(len, others.values()), *map(len, ends)]):
             return None
     found_rows = [*others.values(), *(end.positions for end in ends), np.empty(0, np.int64)]
     return np.unique(np.concatenate(found_rows))

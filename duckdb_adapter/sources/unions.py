@@ -27,10 +27,10 @@ from lancefs.table.dictionary_columns import ENCODED
 from lancefs.threads import Threads, prefetch, submit
 
 # Of more tables it is not asked which columns have dictionaries: each has its data files opened.
-_MOST_ENCODED = 32
+_MAX_ENCODED = 32
 # Remote tables that are read at once, if each has so few files and bytes that its rows may wait in
 # memory for those of the tables before it.
-_MOST_AHEAD, _SMALL_FRAGMENTS, _SMALL_BYTES = 16, 64, 4 * 1024 * 1024
+_MAX_AHEAD, _SMALL_FRAGMENTS, _SMALL_BYTES = 16, 64, 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class TableUnion:
             UnsupportedFeature: A column has types that are not converted into each other.
             ValueError: The column that tells the name has the name of another.
         """
-        encodes = len(self.tables) <= _MOST_ENCODED
+        encodes = len(self.tables) <= _MAX_ENCODED
         named = [(name, Rows(dataset, encodes)) for name, dataset in self.tables]
         sources = named if self.is_by_name else named[:1]
         fields = _merged([(name, _fields(rows)) for name, rows in sources])
@@ -170,7 +170,7 @@ class _UnionRows(RowSource):
             for member in others:
                 yield from self._batches_of(member, names, terms)
             return
-        pool = Threads(_MOST_AHEAD, "lancefs-tables")
+        pool = Threads(_MAX_AHEAD, "lancefs-tables")
         try:
             yield from self._ahead(pool, others, names, terms)
         finally:
@@ -194,7 +194,7 @@ class _UnionRows(RowSource):
             return partial(self._batches_of, member, names, terms)
 
         def is_full(under_way: Sequence[_Member]) -> bool:
-            return len(under_way) >= _MOST_AHEAD
+            return len(under_way) >= _MAX_AHEAD
 
         for batches in prefetch(members, start, is_full):
             yield from batches

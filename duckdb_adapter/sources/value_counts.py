@@ -17,7 +17,7 @@ from duckdb_adapter.paths import quoted
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.value_counts import counted_paths
 from duckdb_adapter.sources.column_values import (
-    MOST_ROWS,
+    MAX_ROWS,
     count_values,
     has_index,
     is_countable,
@@ -36,7 +36,7 @@ _BLOCKS = (2048, 256)
 _TICKS = "__lance_ticks"
 _REST = "single rows"
 # Rows of a table that are counted although an index may find those that are used.
-_MOST_COUNTED = 16 * 1024 * 1024
+_MAX_COUNTED = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def value_count_rows(rows: Rows, query: TableQuery) -> ValueCountRows | None:
     paths = counted_paths(query, is_counted)
     is_clear = not any(path.lower().startswith(_TICKS) for path in paths)
     values = len(paths) * (rows.known_count() or 0)
-    if not paths or not is_clear or values > MOST_ROWS:
+    if not paths or not is_clear or values > MAX_ROWS:
         return None
     if _is_answered_by_index(rows, query, paths):
         return None
@@ -128,7 +128,7 @@ def value_count_rows(rows: Rows, query: TableQuery) -> ValueCountRows | None:
 def _is_answered_by_index(rows: Rows, query: TableQuery, paths: Sequence[str]) -> bool:
     """Whether an index may find the rows that are used, sooner than all are counted."""
     is_filtered = query.select is not None and bool(query.select.node.get("where_clause"))
-    if (rows.known_count() or 0) <= _MOST_COUNTED or not is_filtered:
+    if (rows.known_count() or 0) <= _MAX_COUNTED or not is_filtered:
         return False
     return tuple(paths) not in _ROWS.of(rows.dataset.opened) and has_index(rows.dataset, paths)
 

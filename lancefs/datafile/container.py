@@ -29,7 +29,7 @@ _FOOTER = struct.Struct("<QQQIIHH4s")
 # Longest metadata of a column, in bytes, that is kept for the next file.
 _SHARED_BYTES = 4096
 # Upper limit of the rows of a column: far more than a fragment holds, far below an overflow.
-_MOST_ROWS = 1 << 48
+_MAX_ROWS = 1 << 48
 
 
 class PageEncoding(NamedTuple):
@@ -253,7 +253,7 @@ def _parse_column(data: bytes, size: int) -> ColumnPages:
         raise CorruptFile("the metadata is not a ColumnMetadata message") from error
     pages = tuple([_parse_page(page, size) for page in message.pages])
     first_rows = (0, *accumulate([page.rows for page in pages]))
-    if first_rows[-1] >= _MOST_ROWS:
+    if first_rows[-1] >= _MAX_ROWS:
         raise CorruptFile("the pages have more rows than a file can hold")
     return ColumnPages(
         pages,

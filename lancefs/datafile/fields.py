@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 # Groups of columns of which something is kept: streams and views read some at a time.
-_MOST_KEPT = 256
+_MAX_KEPT = 256
 
 # Upper limit of the nesting of fields: deeper than any table, shallow enough for recursion.
 MAX_DEPTH = 100
@@ -474,7 +474,7 @@ class KeptByFields(Generic[T]):
 
     def put(self, fields: Sequence[Field], value: T) -> None:
         """Keep something of some columns, at least one."""
-        if len(self._kept) >= _MOST_KEPT:
+        if len(self._kept) >= _MAX_KEPT:
             self._kept.clear()
         self._kept[len(fields), fields[0].id, fields[-1].id] = tuple(fields), value
 

@@ -46,7 +46,7 @@ _BINARY, _DATE, _TIMESTAMP, _TIMESTAMP_TZ, _INTERVAL = range(0x00, 0x50, 0x10)
 _DECIMAL_WIDTHS = {9: 8, 17: 16, 18: 16, 33: 32, 34: 32}
 
 # Number of cached texts of a type, and bytes of the longest cached value.
-_MOST_CACHED, _LONGEST_CACHED = 1 << 14, 64
+_MAX_CACHED, _LONGEST_CACHED = 1 << 14, 64
 
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -88,7 +88,7 @@ class _Memo(dict[bytes, str]):
     def __missing__(self, data: bytes) -> str:
         text = self._write(data)
         if len(data) <= _LONGEST_CACHED:
-            if len(self) >= _MOST_CACHED:
+            if len(self) >= _MAX_CACHED:
                 self.clear()
             self[data] = text
         return text

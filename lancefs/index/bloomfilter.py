@@ -32,7 +32,7 @@ _SALTS = np.array(
 )
 _BLOCK = 32  # bytes
 # Values of one filter that are looked for, at most; more of them are in nearly every zone.
-_MOST_VALUES = 64
+_MAX_VALUES = 64
 # Filters that are kept in memory, in bytes at most; larger ones are read so many bytes at a time.
 _KEPT_BYTES = 32 * 1024 * 1024
 _BYTES_AT_ONCE = 8 * 1024 * 1024
@@ -138,7 +138,7 @@ def _values_of(intervals: Sequence[KeyInterval], data_type: pa.DataType) -> list
     if any(low is None or high is None or low != high for low, high in intervals):
         return None
     keys = list(dict.fromkeys(low for low, _ in intervals))
-    if len(keys) > _MOST_VALUES:
+    if len(keys) > _MAX_VALUES:
         return None
     if has_byte_keys(data_type):
         return keys

@@ -31,7 +31,7 @@ FILES = ("page_lookup.lance", "page_data.lance")
 _PAGE_ROWS = 4096  # where the file does not say
 # Bytes of the file that are read together, and pages: enough to make the calls cheap.
 _BYTES_AT_ONCE = 8 * 1024 * 1024
-_MOST_PAGES_AT_ONCE = 256
+_MAX_PAGES_AT_ONCE = 256
 # Pages that lie so far apart in a local file are read as one span where no kernel finds spans: a
 # read of its own takes as long as reading so many pages.
 _GAP = 16
@@ -162,7 +162,7 @@ class BTree:
     def _batches(self, pages: Ints) -> Iterator[list[Ints]]:
         """Yield the pages that are read together: pages of several spans, each read as a whole."""
         most = _BYTES_AT_ONCE * self._num_pages // max(self._data.file.size, 1)
-        most = min(max(most, 1), _MOST_PAGES_AT_ONCE)
+        most = min(max(most, 1), _MAX_PAGES_AT_ONCE)
         gap = 1 if self._data.reads_spans or not self._data.file.store.is_local else _GAP
         spans = np.split(pages, np.flatnonzero(np.diff(pages) > gap) + 1) if len(pages) else []
         batch: list[Ints] = []

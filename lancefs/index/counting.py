@@ -12,7 +12,7 @@ from lancefs.datafile.row_ranges import rows_of
 from lancefs.errors import CorruptFile, LanceError
 from lancefs.index.address_maps import AddressMap
 from lancefs.index.bitmap import Bitmap
-from lancefs.index.lookup import MOST_ROWS, TableIndices
+from lancefs.index.lookup import MAX_ROWS, TableIndices
 from lancefs.index.predicates import ColumnTest
 from lancefs.index.row_sets import RowSet, join
 from lancefs.index.segments import ColumnIndex, IndexSegment
@@ -72,7 +72,7 @@ def _count_with(
                 indices.coverage.check_fragments(segment, named)
                 rows += _count_in_bitmaps(maps, segment, reader_of)
             else:
-                numbers = opened.find(pages, test, MOST_ROWS)
+                numbers = opened.find(pages, test, MAX_ROWS)
                 if numbers is None:
                     return None
                 sets.append(indices.coverage.rows_of(segment, numbers, opened.entries))

@@ -32,7 +32,7 @@ FILES = ("bitmap_page_lookup.lance",)
 
 _NULLS = "lance:label_list_nulls"
 # Items whose bitmaps are read for one filter, at most.
-_MOST_ITEMS = 1024
+_MAX_ITEMS = 1024
 # Memory of the open file, about.
 _READER_BYTES = 8 * 1024
 
@@ -81,7 +81,7 @@ class LabelList:
         if not is_list or data_type.value_type != self._item_type:
             return None
         places = self._places_of(test.contents)
-        if places is None or len(places) > _MOST_ITEMS:
+        if places is None or len(places) > _MAX_ITEMS:
             return None
         pages: Ints = np.unique(np.concatenate([np.empty(0, np.int64), *places.values()]))
         return pages

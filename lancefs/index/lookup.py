@@ -42,7 +42,7 @@ _RANGES_SHARE = 1 / 128
 _SMALL_ROWS = 16 * 1024
 _SMALL_RANGES = 256
 # Rows that are looked up at most: their numbers, and their ranges, are held in memory.
-MOST_ROWS = 2 * 1024 * 1024
+MAX_ROWS = 2 * 1024 * 1024
 # Rows that are so few that no other condition needs to be looked up.
 _FEW_ROWS = 1024
 
@@ -170,13 +170,13 @@ class TableIndices(ColumnIndices):
             share: The share.
             least: Number of rows, or ranges, that are always allowed.
         """
-        return min(max(int(share * self._rows), least), MOST_ROWS)
+        return min(max(int(share * self._rows), least), MAX_ROWS)
 
     @cached_property
     def _rows(self) -> int:
         """Number of rows of the table, about."""
         rows = self.fragments.physical_rows()
-        return MOST_ROWS if rows is None else rows
+        return MAX_ROWS if rows is None else rows
 
 
 class _Plan(NamedTuple):

@@ -35,8 +35,8 @@ _SPAN = len(_LETTERS) + 1
 _WINDOW = 3
 _NULL = 0  # the token of rows without a text
 # Windows of one text that are looked up, and of one filter, at most.
-_MOST_WINDOWS = 16
-_MOST_POSTINGS = 256
+_MAX_WINDOWS = 16
+_MAX_POSTINGS = 256
 # The share of the texts that is taken to hold three letters in a row.
 _SHARE = 1 / 64
 # Memory of the open file, about.
@@ -84,7 +84,7 @@ class NGram:
         if not is_text or test.contents is None:
             return None
         tokens = _tokens_of(test.contents)
-        if tokens is None or len(tokens) > _MOST_POSTINGS:
+        if tokens is None or len(tokens) > _MAX_POSTINGS:
             return None
         if test.keeps_null:
             tokens = tokens | {_NULL}
@@ -158,7 +158,7 @@ def _windows_of(leaf: Leaf) -> Sequence[int]:
         if (token := _token(leaf.text[start : start + _WINDOW], leaf.ignores_case)) is not None
     ]
     tokens = list(dict.fromkeys(tokens))
-    step = -(-len(tokens) // _MOST_WINDOWS) if tokens else 1
+    step = -(-len(tokens) // _MAX_WINDOWS) if tokens else 1
     return tokens[::step]
 
 

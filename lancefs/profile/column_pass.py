@@ -25,10 +25,10 @@ from lancefs.showing import python_values, readable
 
 _BARS = 20
 # Frequent values that are shown, and the share from which on a sample tells of one.
-_MOST_TOP, _MOST_FREQUENT = 10, 1000
-_LEAST_SHARE = 0.001
+_MAX_TOP, _MAX_FREQUENT = 10, 1000
+_MIN_SHARE = 0.001
 # Bytes of the values that are counted each.
-_MOST_COUNTED = 4 * 1024 * 1024
+_MAX_COUNTED = 4 * 1024 * 1024
 # Kinds of values of which different ones are not told apart.
 _UNCOUNTED = ("list", "vector", "other")
 
@@ -133,7 +133,7 @@ class ColumnPass:
         self.name, self._shown_type, self._type, self._note = name, shown_type, data_type, note
         self.kind = kind_of(data_type)
         self._rows = self._nulls = self._nans = 0
-        self._counts = ValueCounts(min(size, _MOST_COUNTED))
+        self._counts = ValueCounts(min(size, _MAX_COUNTED))
         self._distinct = DistinctCount(min(KEPT, max(size // 16, 1024)))
         self._extremes = Extremes()
         sample = RowSample(rows, size)
@@ -208,7 +208,7 @@ class ColumnPass:
             values=values,
             lengths=self._lengths.spread(),
             norms=self._norms.spread(),
-            top=top[0][:_MOST_TOP],
+            top=top[0][:_MAX_TOP],
             are_top_exact=top[1],
             frequent=top[0],
             note=self._note,
@@ -223,8 +223,8 @@ class ColumnPass:
         assert sample is not None
         found = pc.value_counts(sample.drop_null())
         counts = pa.table([found.field(0), found.field(1)], ["value", "count"])
-        counts = counts.filter(pc.greater_equal(counts["count"], _LEAST_SHARE * len(sample)))
-        return self._top_values(in_order(counts).slice(0, _MOST_FREQUENT), len(sample)), False
+        counts = counts.filter(pc.greater_equal(counts["count"], _MIN_SHARE * len(sample)))
+        return self._top_values(in_order(counts).slice(0, _MAX_FREQUENT), len(sample)), False
 
     def _top_values(self, counts: pa.Table, rows: int) -> tuple[TopValue, ...]:
         values = _shown(counts["value"].combine_chunks(), self._type) if len(counts) else []
@@ -237,10 +237,10 @@ class ColumnPass:
 
 def _frequent(counts: pa.Table) -> pa.Table:
     """Return all values while there are few, else those that occur more than once."""
-    if len(counts) <= _MOST_FREQUENT:
+    if len(counts) <= _MAX_FREQUENT:
         return counts
     repeated = int(pc.sum(pc.greater(counts["count"], 1)).as_py())
-    return counts.slice(0, min(max(repeated, _MOST_TOP), _MOST_FREQUENT))
+    return counts.slice(0, min(max(repeated, _MAX_TOP), _MAX_FREQUENT))
 
 
 def _shown(stored: pa.Array, data_type: pa.DataType) -> list[Any]:

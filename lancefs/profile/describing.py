@@ -24,7 +24,7 @@ SAMPLE_ROWS = 128 * 1024
 # Bytes that samples of all columns take, about, and those of one column at least. What else is kept
 # of a column takes about as much.
 _SAMPLE_BYTES = 128 * 1024 * 1024
-_LEAST_BYTES = 64 * 1024
+_MIN_BYTES = 64 * 1024
 # Rows that are looked at together, and their bytes: batches may have fewer.
 _ROWS_AT_ONCE = 64 * 1024
 _BYTES_AT_ONCE = 32 * 1024 * 1024
@@ -66,7 +66,7 @@ def describe(
     """
     schema = scanner.projected_schema
     parts = [part for field in schema for part in _parts(field.name, field.type)]
-    size = max(_SAMPLE_BYTES // max(len(parts), 1), _LEAST_BYTES)
+    size = max(_SAMPLE_BYTES // max(len(parts), 1), _MIN_BYTES)
     columns = [
         ColumnPass(part, shown, data_type, SAMPLE_ROWS, size) for part, shown, data_type in parts
     ]

@@ -12,7 +12,7 @@ import numpy as np
 from lancefs.profile.profiles import ColumnProfile, Spread, TableProfile
 
 # Values whose shares changed most, that are told.
-_MOST_VALUES = 10
+_MAX_VALUES = 10
 _NUMBERS = (int, float, Decimal)
 
 
@@ -102,7 +102,7 @@ def _drift(name: str, old: ColumnProfile | None, new: ColumnProfile | None) -> C
             share: (spreads[0].quantiles.get(share), value)
             for share, value in spreads[1].quantiles.items()
         }
-    shares = [one for one in shares if one.old != one.new][:_MOST_VALUES]
+    shares = [one for one in shares if one.old != one.new][:_MAX_VALUES]
     change: Literal["retyped"] | None = "retyped" if is_retyped else None
     return ColumnDrift(name, change, old, new, distance, quantiles, tuple(shares))
 

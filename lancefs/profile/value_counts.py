@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 # Different values that are counted.
-_MOST_VALUES = 10_000
+_MAX_VALUES = 10_000
 # Counts of batches that wait to be added up.
 _WAITING = 16
 
@@ -31,7 +31,7 @@ class ValueCounts:
         counts = pc.value_counts(values.drop_null())
         self._parts.append(pa.table([counts.field(0), counts.field(1)], ["value", "count"]))
         self._size += self._parts[-1].nbytes
-        is_large = len(counts) > _MOST_VALUES or self._size > 2 * self._most
+        is_large = len(counts) > _MAX_VALUES or self._size > 2 * self._most
         if is_large or len(self._parts) == _WAITING:
             self._add_up()
 
@@ -50,7 +50,7 @@ class ValueCounts:
         if len(self._parts) > 1:
             grouped = table.group_by("value").aggregate([("count", "sum")])
             table = grouped.rename_columns(["value", "count"])
-        self.is_complete = len(table) <= _MOST_VALUES and table.nbytes <= self._most
+        self.is_complete = len(table) <= _MAX_VALUES and table.nbytes <= self._most
         self._parts = [table] if self.is_complete else []
         self._size = table.nbytes if self.is_complete else 0
 

@@ -48,8 +48,8 @@ _FALSE = scalar_of(False, pa.bool_())
 _SHOWN = 100
 # Of so many rows, the texts of those that passed a test are put together before the next test, if
 # they are few.
-_LEAST_ROWS = 4096
-_MOST_LEFT = 1 / 8
+_MIN_ROWS = 4096
+_MAX_LEFT = 1 / 8
 # Functions that are true only of texts that hold their pattern.
 _HOLDING = ("match_substring", "starts_with", "ends_with")
 # The letters beyond ASCII that are letters of ASCII in lower case.
@@ -254,8 +254,8 @@ def _evaluate_all(batch: pa.RecordBatch, tests: Sequence[Test]) -> Mask:
         names = sorted(_columns_of(test))
         # Other values are tested in less time than some of them are put together.
         has_texts = any(pa.types.is_string(batch.column(name).type) for name in names)
-        is_long = has_texts and len(mask) >= _LEAST_ROWS
-        if not is_long or np.count_nonzero(mask) > len(mask) * _MOST_LEFT:
+        is_long = has_texts and len(mask) >= _MIN_ROWS
+        if not is_long or np.count_nonzero(mask) > len(mask) * _MAX_LEFT:
             mask &= _evaluate_test(batch, test)
             continue
         slots = slots_of(mask)

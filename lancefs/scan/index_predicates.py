@@ -43,7 +43,7 @@ _OPPOSITE = {
 _ALIKE = (pa.types.is_integer, has_byte_keys)
 _NUMBERS = (pa.types.is_integer, pa.types.is_floating)
 # Texts of an IN that are looked for within texts, at most.
-_MOST_TEXTS = 64
+_MAX_TEXTS = 64
 
 
 def index_predicate(condition: Condition, fields: Mapping[str, Field]) -> Predicate | None:
@@ -221,7 +221,7 @@ def _read_is_in(node: ExpressionNode, data_type: pa.DataType, is_negated: bool) 
     if is_negated:
         return _Read(expression, None, keeps_null)
     known = values.drop_null()
-    texts = some(map(_whole, known)) if len(known) <= _MOST_TEXTS else None
+    texts = some(map(_whole, known)) if len(known) <= _MAX_TEXTS else None
     return _Read(expression, _points(known, data_type), keeps_null, texts)
 
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import is_text, mask_of, stored_values, text_keys, value_type
 from lancefs.datafile.buffers import Array, Ints, Mask, to_arrow_numbers
-from lancefs.datafile.kernels.bounds import KEY_BYTES, LEAST_KEY, MOST_KEY
+from lancefs.datafile.kernels.bounds import KEY_BYTES, MAX_KEY, MIN_KEY
 from lancefs.forks import cached_property
 from lancefs.scan.condition_trees import SingleCondition, TextMatch
 from lancefs.scan.expressions import Comparison, Membership
@@ -131,7 +131,7 @@ class TextInterval:
         if self.points is not None and other.points is not None:
             points = np.intersect1d(self.points, other.points)
             if not len(points):
-                low, high, points = MOST_KEY, LEAST_KEY, None
+                low, high, points = MAX_KEY, MIN_KEY, None
         return TextInterval(self.column, low, high, points)
 
 
@@ -171,9 +171,9 @@ def text_interval_of(test: SingleCondition, data_type: pa.DataType) -> TextInter
         case "equal":
             return TextInterval(test.column, key, key)
         case "greater" | "greater_equal":
-            return TextInterval(test.column, key, MOST_KEY)
+            return TextInterval(test.column, key, MAX_KEY)
         case "less" | "less_equal":
-            return TextInterval(test.column, LEAST_KEY, key)
+            return TextInterval(test.column, MIN_KEY, key)
     return None
 
 

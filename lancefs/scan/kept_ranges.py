@@ -34,7 +34,7 @@ VARIABLE = "LANCEFS_RANGES"
 _MAGIC = b"lancefs ranges 2\n"
 _CHECKSUM_BYTES = 32
 # Bytes of the file of a table, and files in the directory: the oldest ones make room.
-_MOST_BYTES, _MOST_TABLES = 4 * 1024 * 1024, 128
+_MAX_BYTES, _MAX_TABLES = 4 * 1024 * 1024, 128
 _SUFFIX = ".ranges"
 
 
@@ -125,13 +125,13 @@ def save(root: str) -> None:
         ours = {(entry.name, entry.field_id) for entry in known}
         others = [one for one in _read(folder, root) if (one.name, one.field_id) not in ours]
         data = _format(root, known + others)
-        if len(data) > _MOST_BYTES:
+        if len(data) > _MAX_BYTES:
             data = _format(root, known)
-        if len(data) > _MOST_BYTES:
+        if len(data) > _MAX_BYTES:
             return
         try:
             folder.write(_name(root), data)
-            folder.keep_newest(_SUFFIX, _MOST_TABLES)
+            folder.keep_newest(_SUFFIX, _MAX_TABLES)
         except OSError as error:
             logger.warning("%s: ranges cannot be kept: %s", folder.path, error.strerror or error)
 
@@ -144,7 +144,7 @@ def _read(folder: PrivateFolder, root: str) -> list[_ColumnRanges]:
     """Return the ranges of a table that are on disk."""
     path = folder.path / _name(root)
     try:
-        return _parse(root, folder.read(path.name, _MOST_BYTES))
+        return _parse(root, folder.read(path.name, _MAX_BYTES))
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lancefs.index.predicates import Predicate
 
 # Bytes of filters that are kept for each version, and what a filter counts beyond its own.
-_BYTES, _LEAST_BYTES = 32 * 1024, 256
+_BYTES, _MIN_BYTES = 32 * 1024, 256
 
 
 class KnownFilter:
@@ -140,7 +140,7 @@ def _cost(key: Sequence[bytes | str], known: KnownFilter) -> int:
     tree = known.condition.tree
     # To look values up in a set, a table of up to some MB is made (`conditions.NumberSet`).
     is_small = tree is not None and not _has_set(tree)
-    return _LEAST_BYTES + sum(map(len, key)) if is_small else _BYTES + 1
+    return _MIN_BYTES + sum(map(len, key)) if is_small else _BYTES + 1
 
 
 def _has_set(root: ExpressionNode) -> bool:

@@ -18,7 +18,7 @@ from lancefs.table.fragment_run import FragmentRun
 from lancefs.threads import THREADS, Threads, prefetch, submit
 
 # A morsel of fewer rows is not cut before it is decoded.
-_LEAST_CUT = 2 * BATCH_ROWS
+_MIN_CUT = 2 * BATCH_ROWS
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -123,7 +123,7 @@ def _cut(morsels: Iterator[Morsel], reader: MorselReader, pace: Pace) -> Iterato
 
 def _beginning(morsel: Morsel, reader: MorselReader, pace: Pace) -> Morsel:
     """Return as many rows of a morsel as are decoded together, if that is known."""
-    if morsel.rows <= _LEAST_CUT:
+    if morsel.rows <= _MIN_CUT:
         return morsel
     try:
         return reader.fit(morsel, pace)

@@ -30,14 +30,14 @@ from lancefs.table.row_metadata import is_row_metadata
 
 # Smaller tables are scanned before an estimate would pay, and of smaller fragments the sample would
 # open too many.
-_LEAST_ROWS, _LEAST_FRAGMENT_ROWS = 512 * 1024, 64 * 1024
+_MIN_ROWS, _MIN_FRAGMENT_ROWS = 512 * 1024, 64 * 1024
 _RUNS, _RUN_ROWS = 16, 128
 # Bytes of a row, on average: longer values take too long to be read.
 _LONGEST = 512
 # Bytes of a filter: those with long lists take as long for a sample as for many rows.
 _LONGEST_FILTER = 8 * 1024
 # Bytes of samples and of estimates that are kept for each version; what one counts beside its own.
-_BYTES, _ESTIMATES, _LEAST_BYTES = 1024 * 1024, 32 * 1024, 256
+_BYTES, _ESTIMATES, _MIN_BYTES = 1024 * 1024, 32 * 1024, 256
 
 
 class Selectivity(NamedTuple):
@@ -78,7 +78,7 @@ def estimated(filter: pc.Expression, version: OpenVersion) -> Selectivity | None
     if len(key) > _LONGEST_FILTER:
         return None
     return _BY_VERSION.of(version).estimates.get(
-        key, lambda: _estimate(filter, version), lambda _: _LEAST_BYTES + len(key)
+        key, lambda: _estimate(filter, version), lambda _: _MIN_BYTES + len(key)
     )
 
 
@@ -98,7 +98,7 @@ def _estimate(filter: pc.Expression, version: OpenVersion) -> Selectivity | None
 def _is_large(version: OpenVersion) -> bool:
     """Whether a version has many rows, in large fragments that are read without waiting."""
     rows, fragments = version.manifest.num_rows or 0, len(version.readers)
-    least = max(_LEAST_ROWS, fragments * _LEAST_FRAGMENT_ROWS)
+    least = max(_MIN_ROWS, fragments * _MIN_FRAGMENT_ROWS)
     return version.files.store.is_local and rows >= least
 
 
@@ -139,7 +139,7 @@ def _read_sample(field: Field, version: OpenVersion) -> pa.Array | None:
 
 
 def _cost(sample: pa.Array | None) -> int:
-    return _LEAST_BYTES + (0 if sample is None else array_bytes(sample))
+    return _MIN_BYTES + (0 if sample is None else array_bytes(sample))
 
 
 class _VersionEstimates(NamedTuple):

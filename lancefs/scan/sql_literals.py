@@ -40,7 +40,7 @@ class Moment(NamedTuple):
 Value: TypeAlias = bool | int | Decimal | float | str | bytes | Moment | None
 
 # Digits of a number. A decimal of 76 digits is the widest type; a float has up to 309.
-_MOST_DIGITS = 400
+_MAX_DIGITS = 400
 _DAY = 86_400 * 10**9
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 # The types of scalars; others are moments, decimals and integers of more bits.
@@ -56,7 +56,7 @@ _TYPES: dict[type, pa.DataType] = {
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _UUID_STORAGE = pa.binary(16)
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
-_EXACT = Context(prec=2 * _MOST_DIGITS, traps=[Inexact])
+_EXACT = Context(prec=2 * _MAX_DIGITS, traps=[Inexact])
 _TIME = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:\.(?P<fraction>\d{1,18}))?)?"
 _ZONE = r"\s*(?P<zone>[zZ]|[-+]\d{2}(?::?\d{2})?)?"
 _MOMENTS = {
@@ -81,8 +81,8 @@ def parse_number(text: str) -> int | Decimal | float:
         ValueError: The text is no number, or the number is out of range.
     """
     text = text.strip()
-    if len(text) > _MOST_DIGITS:
-        raise ValueError(f"a number of {len(text):,} digits; at most {_MOST_DIGITS} are read")
+    if len(text) > _MAX_DIGITS:
+        raise ValueError(f"a number of {len(text):,} digits; at most {_MAX_DIGITS} are read")
     if re.fullmatch(r"[-+]?[0-9]+", text):
         return int(text)
     if re.fullmatch(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)", text):
@@ -356,7 +356,7 @@ def calculate(sign: str, left: Value, right: Value) -> Value:
 
 
 def _checked(number: int) -> int:
-    if abs(number) >= 10**_MOST_DIGITS:
+    if abs(number) >= 10**_MAX_DIGITS:
         raise ValueError
     return number
 

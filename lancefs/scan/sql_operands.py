@@ -28,7 +28,7 @@ from lancefs.table.row_metadata import is_row_metadata
 # Operations inside each other. Arrow evaluates them recursively, on the stack of a thread.
 _DEEPEST = 250
 # Operations in total. `x BETWEEN a AND b` evaluates x twice, and x may hold such a condition again.
-_MOST_OPERATIONS = 300_000
+_MAX_OPERATIONS = 300_000
 _LONGEST_SHOWN = 40
 _UNITS = ("s", "ms", "us", "ns")
 # Digits of the whole numbers of as many bits.
@@ -163,7 +163,7 @@ def result(
     known = [operand for operand in operands if isinstance(operand, Typed)]
     depth = 1 + max((operand.depth for operand in known), default=0)
     size = 1 + uses * sum(operand.size for operand in known)
-    if depth > _DEEPEST or size > _MOST_OPERATIONS:
+    if depth > _DEEPEST or size > _MAX_OPERATIONS:
         raise Refused("too many operations are inside each other", start)
     return Typed(expression, data_type, start, depth=depth, size=size)
 

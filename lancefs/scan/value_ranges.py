@@ -29,7 +29,7 @@ from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.buffers import Ints
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels import text_bounds
-from lancefs.datafile.kernels.bounds import KEY, LEAST_KEY, MOST_KEY
+from lancefs.datafile.kernels.bounds import KEY, MAX_KEY, MIN_KEY
 from lancefs.forks import Lock
 from lancefs.storage import File
 from lancefs.storage.budget_cache import BudgetCache
@@ -46,7 +46,7 @@ ZONE_ROWS = 16 * 1024
 _BUDGET, _COLUMN_BYTES = 16 * 1024 * 1024, 700
 _WIDEST = 64
 # Items of a dictionary, which are put in order.
-_MOST_ITEMS = 4096
+_MAX_ITEMS = 4096
 
 _Key: TypeAlias = tuple[Hashable, int]
 Numbers: TypeAlias = np.ndarray[Any, Any]
@@ -270,7 +270,7 @@ def _is_ranged(array: pa.Array) -> bool:
     if not pa.types.is_dictionary(array.type):
         return has_range(array.type)
     items = array.dictionary
-    return is_text(items.type) and not items.null_count and len(items) <= _MOST_ITEMS
+    return is_text(items.type) and not items.null_count and len(items) <= _MAX_ITEMS
 
 
 def _keep(place: Hashable, identity: Hashable, field: Field, array: pa.Array, start: int) -> None:
@@ -321,7 +321,7 @@ def _bounds_of(array: pa.Array, starts: Ints) -> tuple[Numbers, Numbers]:
 def _bounds_of_items(array: pa.DictionaryArray, starts: Ints) -> tuple[Numbers, Numbers]:
     """Return the least and the greatest key in each zone of texts that have a dictionary."""
     keys, ranks = np.unique(text_keys(array.dictionary), return_inverse=True)
-    ordered = np.concatenate([[LEAST_KEY], keys, [MOST_KEY]]).astype(KEY)
+    ordered = np.concatenate([[MIN_KEY], keys, [MAX_KEY]]).astype(KEY)
     ranks = np.append(ranks + 1, 0)  # of a null, too, in an array without items
 
     def bounds(part: pa.DictionaryArray, starts: Ints) -> tuple[Numbers, Numbers]:
@@ -352,7 +352,7 @@ def _reduced(array: pa.Array, values: Numbers, starts: Ints) -> tuple[Numbers, N
 def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
     """Return the least and the greatest number, or key of a text."""
     if dtype.kind == "S":
-        return LEAST_KEY, MOST_KEY
+        return MIN_KEY, MAX_KEY
     limits = np.iinfo(dtype)
     return limits.min, limits.max
 

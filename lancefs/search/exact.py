@@ -13,7 +13,7 @@ from lancefs.search.best_rows import BestRows
 from lancefs.search.vector_query import vector_type
 
 # Distances that are computed before the nearest rows are chosen among them, at most.
-_MOST_DISTANCES = 1024 * 1024
+_MAX_DISTANCES = 1024 * 1024
 
 
 def compare_all(
@@ -34,7 +34,7 @@ def compare_all(
         How many vectors were compared.
     """
     compared = 0
-    step = max(1, _MOST_DISTANCES // len(queries))
+    step = max(1, _MAX_DISTANCES // len(queries))
     for batch in batches:
         row_ids = np.asarray(batch.column(1))
         for start in range(0, len(batch), step):

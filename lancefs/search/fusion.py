@@ -15,7 +15,7 @@ from lancefs.search.best_texts import Scored
 # LanceDB's constant for reciprocal rank fusion (`rerankers/rrf.py`); ranks count from 1.
 _RANKS_BEFORE = 60
 # Values that are all the same, about, say nothing: then each counts as the middle.
-_LEAST_SPAN = np.finfo(np.float32).eps
+_MIN_SPAN = np.finfo(np.float32).eps
 _MIDDLE = 0.5
 
 _Shares = npt.NDArray[np.float64]
@@ -76,7 +76,7 @@ def _scaled(values: Scores) -> _Shares:
     known = values[is_finite].astype(np.float64)
     least, span = known.min(), np.ptp(known)
     shares = np.zeros(len(values))
-    shares[is_finite] = (known - least) / span if span >= _LEAST_SPAN else _MIDDLE
+    shares[is_finite] = (known - least) / span if span >= _MIN_SPAN else _MIDDLE
     return shares
 
 

@@ -19,7 +19,7 @@ from lancefs.index.text.scoring import Scores, length_norms
 # Rows whose texts become Python objects at a time.
 _ROWS = 4096
 # Tokens of which it is remembered whether they are needed.
-_MOST_KNOWN = 64 * 1024
+_MAX_KNOWN = 64 * 1024
 
 
 class TextDocuments:
@@ -97,7 +97,7 @@ class TextDocuments:
         found = self._known.get(token)
         if found is None:
             found = token in self._wanted or any(word.matches(token) for word in self._fuzzy)
-            if len(self._known) >= _MOST_KNOWN:
+            if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
             self._known[token] = found
         return found

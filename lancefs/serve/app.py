@@ -29,7 +29,7 @@ from lancefs.serve.listings import Entry, list_directory
 from lancefs.serve.refusals import is_expected, message_of, refusal, status_of
 
 # Requests under way, and threads that work for them; the other requests wait for a thread.
-MOST_REQUESTS = 256
+MAX_REQUESTS = 256
 THREADS = 8
 
 # Headers that scripts of other origins may see, besides the usual ones.
@@ -88,7 +88,7 @@ def make_app(
     pages: Pages,
     token: str | None = None,
     tell: Callable[[str], None] = lambda text: None,
-    most_requests: int = MOST_REQUESTS,
+    most_requests: int = MAX_REQUESTS,
 ) -> ASGIApp:
     """Return the application that serves some tables.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lancefs.table.batch_rows import MOST_ROWS, fixed_row_bytes
+from lancefs.table.batch_rows import MAX_ROWS, fixed_row_bytes
 from lancefs.table.fragments import Fragment
 
 # The rows of a fragment, as Lance writes them by default: such a fragment is one task.
@@ -128,6 +128,6 @@ def _bytes_to_read(fragment: Fragment, row_bytes: float | None) -> int:
 def _parts(rows: int, count: int, most: int) -> list[tuple[int, int]]:
     """Cut rows into about so many parts of about one size, at the ends of batches or chunks."""
     size = -(-rows // count)
-    unit = next((unit for unit in (MOST_ROWS, _CHUNK) if size >= unit), 1)
+    unit = next((unit for unit in (MAX_ROWS, _CHUNK) if size >= unit), 1)
     size = min(most, -(-size // unit) * unit)
     return [(start, min(start + size, rows)) for start in range(0, rows, size)]

@@ -21,7 +21,7 @@ from lancefs.table.row_metadata import ROW_ID, ROW_METADATA
 _BFLOAT16 = b"lance.bfloat16"
 _UUID = b"arrow.uuid"
 UUID_STORAGE = pa.binary(16)
-_MOST_DIGITS = 38
+_MAX_DIGITS = 38
 
 _SIMPLE: dict[pa.DataType, Callable[[], spark.DataType]] = {
     pa.bool_(): spark.BooleanType,
@@ -179,10 +179,10 @@ def _temporal_type(data_type: pa.DataType, rules: _Rules) -> spark.DataType:
 def _decimal_type(data_type: pa.DataType, rules: _Rules) -> spark.DataType:
     # Digits before a scale below zero are zeros, which Spark keeps as digits.
     precision, scale = data_type.precision - min(0, data_type.scale), max(0, data_type.scale)
-    if precision > _MOST_DIGITS or scale > precision:
+    if precision > _MAX_DIGITS or scale > precision:
         if rules.spells_out:
             return spark.StringType()
-        raise _NoType(f"{data_type}, Spark's decimals have at most {_MOST_DIGITS} digits")
+        raise _NoType(f"{data_type}, Spark's decimals have at most {_MAX_DIGITS} digits")
     return spark.DecimalType(precision, scale)
 
 

@@ -37,15 +37,15 @@ T = TypeVar("T")
 SMALL_FILE = 256 * 1024
 # Files of which a process holds bytes, at most; and at most a quarter of the descriptors it may
 # have. The environment variable LANCEFS_OPEN_FILES sets another number.
-MOST_FILES = 1024
+MAX_FILES = 1024
 # Bytes of small files, and of mapped files that are in memory, about.
 HELD_BYTES = 256 * 1024 * 1024
 # Bytes around a range of a mapped file that the operating system loads with it, about.
 READ_AROUND = 64 * 1024
 # Blocks of a mapped file of which it is known whether they were loaded, at most.
-_MOST_BLOCKS = 4096
+_MAX_BLOCKS = 4096
 # Sparse ranges that are noted one by one: wide tables have hundreds.
-_MOST_NOTED = 64
+_MAX_NOTED = 64
 # Ranges of a file that is not mapped and that lie at most this many bytes apart are read as one.
 _GAP = 16 * 1024
 # Nanoseconds after which a write surely gives a file another time, on any filesystem.
@@ -60,7 +60,7 @@ _TOO_MANY = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
 def _block_size(size: int) -> int:
     """Return the length of the blocks of a mapped file of some size."""
-    return max(READ_AROUND, -(-size // _MOST_BLOCKS))
+    return max(READ_AROUND, -(-size // _MAX_BLOCKS))
 
 
 def _blocks_of(ranges: Sequence[ByteRange], block: int) -> int:
@@ -80,9 +80,9 @@ def most_files() -> int:
     try:
         import resource
     except ImportError:  # not on Windows
-        return MOST_FILES
+        return MAX_FILES
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST_FILES if soft == resource.RLIM_INFINITY else max(1, min(MOST_FILES, soft // 4))
+    return MAX_FILES if soft == resource.RLIM_INFINITY else max(1, min(MAX_FILES, soft // 4))
 
 
 # Mapped files; and small ones, which are bytes in memory and nothing else.
@@ -195,7 +195,7 @@ class LocalFile:
         block = _block_size(size)
         if not isinstance(ranges, SparseRanges):
             self._blocks |= _blocks_of(ranges, block)
-        elif len(ranges) <= _MOST_NOTED:
+        elif len(ranges) <= _MAX_NOTED:
             self._perhaps |= _blocks_of(ranges, block)
         else:
             self._perhaps |= _blocks_of([(0, size)], block)

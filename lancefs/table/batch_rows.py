@@ -11,7 +11,7 @@ from lancefs.table.fragments import Fragment
 
 # Estimated bytes of a batch.
 _BATCH_BYTES = 8 * 1024 * 1024
-_MIN_ROWS, MOST_ROWS = 64, 64 * 1024
+_MIN_ROWS, MAX_ROWS = 64, 64 * 1024
 # How many times larger data are taken to be once they are decoded.
 _EXPANSION = 3
 
@@ -38,12 +38,12 @@ def batch_rows_for(fragment: Fragment, types: Sequence[pa.DataType]) -> int:
         types: Types of the columns that are read.
 
     Returns:
-        A power of two from 64 to `MOST_ROWS`.
+        A power of two from 64 to `MAX_ROWS`.
     """
     row_bytes = fixed_row_bytes(types)
     if row_bytes is None:
         least = sum(min_value_bytes(data_type) for data_type in types)
         stored = sum(file.size or 0 for file in fragment.files)
         row_bytes = max(least, _EXPANSION * stored / max(1, fragment.physical_rows or 1))
-    rows = int(min(MOST_ROWS, max(_MIN_ROWS, _BATCH_BYTES // max(1.0, row_bytes))))
+    rows = int(min(MAX_ROWS, max(_MIN_ROWS, _BATCH_BYTES // max(1.0, row_bytes))))
     return 1 << (rows.bit_length() - 1)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
 
 # Fragments of writers that did not record their rows (before 0.8) are never as large as this.
-MOST_ROWS = 2**27
+MAX_ROWS = 2**27
 # What an Arrow file needs beside its values: schema, batch metadata, footer.
 _ARROW_OVERHEAD = 64 * 1024
 _ARROW_MAGIC = b"ARROW1"
@@ -37,7 +37,7 @@ _PROPERTY = b"ARROW:experimental_compression"
 _COPIES = 4
 # Bytes of the largest file whose offsets are kept, by its bytes, for datasets that open it again;
 # and bytes of offsets that are kept.
-_MOST_KNOWN = 16 * 1024
+_MAX_KNOWN = 16 * 1024
 _KNOWN: BudgetCache[tuple[object, ...], Ints] = BudgetCache(4 * 1024 * 1024)
 # What pyarrow raises over the bytes of a damaged Arrow file; `OSError` over those of a frame.
 _UNREADABLE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError, OSError)
@@ -63,10 +63,10 @@ def read_deletions(files: TableFiles, fragment: Fragment, physical_rows: int | N
         return np.empty(0, dtype=np.int64)
     file = files.deletion_file(fragment)
     rows = fragment.physical_rows if fragment.physical_rows is not None else physical_rows
-    limit = MOST_ROWS if rows is None else rows
+    limit = MAX_ROWS if rows is None else rows
     data = file.read_whole()
     with locating(file.url), expanding(files.max_memory, 1):
-        if len(data) > _MOST_KNOWN:
+        if len(data) > _MAX_KNOWN:
             return _decoded(data, deletion, limit)
         key = data.tobytes(), deletion.kind, deletion.num_deleted, limit
         return _KNOWN.get(key, lambda: _decoded(data, deletion, limit), lambda found: found.nbytes)

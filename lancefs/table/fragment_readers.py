@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # fragments, they would take longer to be kept than the next pass takes to make them.
 _FEW_FRAGMENTS = 512
 # Fragments of which scans read small ones without a reader for each.
-_LEAST_JOINED = 16
+_MIN_JOINED = 16
 
 
 class _OpenReaders:
@@ -40,7 +40,7 @@ class _OpenReaders:
     def __init__(self, files: TableFiles, fields: Sequence[Field], fragments: int) -> None:
         # So many that a pass over all keeps no readers.
         self.is_long = fragments > _FEW_FRAGMENTS
-        self.are_several = self.is_long or fragments > _LEAST_JOINED
+        self.are_several = self.is_long or fragments > _MIN_JOINED
         self.files = files
         self.unknown: set[int] = set()  # see `PlainFiles`
         self.kept_columns = KeptColumns(fragments)

@@ -74,7 +74,7 @@ _KIND_OF_FILE = {
     "index.idx": "Vector",
 }
 # The indices of a version cover no more fragments than it has, and so many that it had before.
-_MOST_FRAGMENTS = 2**20
+_MAX_FRAGMENTS = 2**20
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -269,7 +269,7 @@ class _Coverage:
         fragments = manifest.fragments
         ids = [*fragments.ids, manifest.max_fragment_id or 0]
         self._limit = max(ids) + 1
-        self._left = _MOST_FRAGMENTS + len(fragments) * indices
+        self._left = _MAX_FRAGMENTS + len(fragments) * indices
 
     def fragment_ids(self, bitmap: bytes) -> frozenset[int] | None:
         """Return the ids of the fragments that an index covers; None where it does not say."""

@@ -16,7 +16,7 @@ from lancefs.table.fragment_run import FragmentRun
 
 # Fewer rows, and rows that lie apart, are read in 128 bits by the kernel that reads a few rows of
 # all columns at once, and narrowed afterwards.
-_LEAST_ROWS = 256 + 1
+_MIN_ROWS = 256 + 1
 
 
 def reduced(
@@ -36,7 +36,7 @@ def reduced(
         ranges: Offsets of rows, ascending and disjoint.
         ids: The ids of those that are wanted in 64 bits.
     """
-    if len(ranges) != 1 or count_rows(ranges) < _LEAST_ROWS:
+    if len(ranges) != 1 or count_rows(ranges) < _MIN_ROWS:
         return fields
     if ids.isdisjoint(field.id for field in fields):
         return fields

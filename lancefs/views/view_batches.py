@@ -26,7 +26,7 @@ from lancefs.table.null_free import all_valid
 # counted. The bytes of a view depend on it: see `file_node.LAYOUT`.
 BATCH_ROWS = 64 * 1024
 # Batches of a view: what is known of each is held in memory.
-_MOST_BATCHES = 1 << 18
+_MAX_BATCHES = 1 << 18
 # Bytes of data files that one group of batches reads from a remote store.
 AT_ONCE = 32 * 1024 * 1024
 # Fragment readers that the batches of a view keep open.
@@ -351,9 +351,9 @@ def _table(readers: Sequence[FragmentReader]) -> Ints:
 
 
 def _check_count(batches: int) -> None:
-    if batches > _MOST_BATCHES:
+    if batches > _MAX_BATCHES:
         raise MemoryLimitExceeded(
-            f"a view of more than {_MOST_BATCHES * BATCH_ROWS:,} rows; read the table with "
+            f"a view of more than {_MAX_BATCHES * BATCH_ROWS:,} rows; read the table with "
             "lancefs.open, or its fragments one by one"
         )
 

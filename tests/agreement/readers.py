@@ -53,7 +53,7 @@ def assert_agree(uri: str, version: int, rng: np.random.Generator) -> pa.Table:
     assert ours.count_rows() == expected.num_rows
     # Small pages are read whole; here, some of them are read as large ones are.
     with patch.object(
-        chunk_runs, "_MOST_WHOLE_BYTES", int(rng.choice([0, chunk_runs._MOST_WHOLE_BYTES]))
+        chunk_runs, "_MAX_WHOLE_BYTES", int(rng.choice([0, chunk_runs._MAX_WHOLE_BYTES]))
     ):
         _agree_on_slices(ours, expected, rng)
         _agree_on_rows(ours, theirs, expected, rng)

@@ -30,7 +30,7 @@ from lancefs.table.row_metadata import ROW_METADATA
 SECONDS = 10.0  # of the processor, for one door
 BYTES = 1 << 30  # of memory, for one door
 # Rows that are read at most: a damaged manifest may say of any number that it is there.
-_MOST_ROWS = 1 << 20
+_MAX_ROWS = 1 << 20
 # What is said in place of a check that is missing: by the net, by Python, by the command line.
 _NET = "the bytes do not decode ("
 _FOREIGN = ("Traceback", "MemoryError", "TypeError", "KeyError", "IndexError", "AttributeError")
@@ -175,7 +175,7 @@ def _batches(known: Known, rng: np.random.Generator) -> None:
 def _take(known: Known, rng: np.random.Generator) -> None:
     dataset = _open(known)
     rows = dataset.count_rows()
-    if 0 < rows < _MOST_ROWS:
+    if 0 < rows < _MAX_ROWS:
         wanted = rng.integers(0, rows, 5)
         check_table(dataset.take(wanted), len(wanted))
         if "_rowid" not in dataset.schema.names:  # a column may have got this name
@@ -288,7 +288,7 @@ def _row_metadata(known: Known, rng: np.random.Generator) -> None:
     rows = dataset.count_rows()
     refused = []
     for name in ROW_METADATA:
-        if rows < _MOST_ROWS:
+        if rows < _MAX_ROWS:
 
             def read(name: str = name) -> None:
                 check_table(dataset.to_table(columns=[name]), rows)

@@ -27,7 +27,7 @@ SECONDS = 10.0  # of the processor
 # Memory that does not depend on the table: footers and metadata read ahead, messages, threads.
 _OVERHEAD = 4 << 20
 # The tables have fewer rows; a damaged manifest may tell of any number.
-_MOST_ROWS = 1 << 20
+_MAX_ROWS = 1 << 20
 # Buffers may outlive the reading that made them, and need their pool for as long.
 _POOLS: list[pa.MemoryPool] = []
 
@@ -138,7 +138,7 @@ def _read(uri: str, sound: Sound | None, rng: np.random.Generator) -> str:
     else:
         _check_metadata(dataset)
         check_table(dataset.to_table(), None)
-    if 0 < rows < _MOST_ROWS:
+    if 0 < rows < _MAX_ROWS:
         wanted = rng.integers(0, rows, 5)
         check_table(dataset.take(wanted), len(wanted))
     check_table(dataset.head(3), min(3, rows) if sound is not None else None)
@@ -163,7 +163,7 @@ def _check_metadata(dataset: lancefs.LanceDataset) -> None:
 
 def _read_row_metadata(dataset: lancefs.LanceDataset, name: str) -> int:
     rows = dataset.count_rows()
-    if rows < _MOST_ROWS:
+    if rows < _MAX_ROWS:
         check_table(dataset.to_table(columns=[name]), rows)
     return rows
 
@@ -204,7 +204,7 @@ def _check_validity(dataset: lancefs.LanceDataset) -> None:
 
 def _read_validity(reader: FragmentReader, asked: Sequence[Field]) -> str:
     rows = reader.physical_rows
-    if rows < _MOST_ROWS:
+    if rows < _MAX_ROWS:
         (array,) = reader.read(asked, [(0, rows)] if rows else [])
         array.validate(full=True)
         told = validity_array(array)

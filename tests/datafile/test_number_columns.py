@@ -152,7 +152,7 @@ def test_rows_are_chosen_by_the_items_of_dictionaries(
 def test_dictionaries_of_pages_that_were_read_are_forgotten(
     path: Path, data: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known_pages, "_MOST_BYTES", 0)
+    monkeypatch.setattr(known_pages, "_MAX_BYTES", 0)
     dataset = lancefs.open(path)
     for _ in range(2):
         batches = list(

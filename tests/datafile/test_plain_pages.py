@@ -93,7 +93,7 @@ def test_rows_are_the_same_that_the_general_way_reads(
     selections: list[list[int]] = [[0], list(range(60)), list(range(0, len(whole), 13))]
     looked_up = [lancefs.open(path).take(rows) for rows in selections]
     head = lancefs.open(path).head(9)
-    monkeypatch.setattr(reader, "MOST_ROWS", 0)
+    monkeypatch.setattr(reader, "MAX_ROWS", 0)
     general = lancefs.open(path)
     assert looked_up == [general.take(rows) for rows in selections]
     assert head == general.head(9) == whole.slice(0, 9)
@@ -199,7 +199,7 @@ def test_ends_of_strings_that_descend_are_refused_in_both_ways(
     content[start + 8 * 20 : start + 8 * 21] = (1).to_bytes(8, "little")
     path.write_bytes(content)
     if way == "general":
-        monkeypatch.setattr(reader, "MOST_ROWS", 0)
+        monkeypatch.setattr(reader, "MAX_ROWS", 0)
     with pytest.raises(CorruptFile, match=r"text, column 1 \(text\), page 0.*do not ascend"):
         lancefs.open(tmp_path / "t").take([3, 20])
     assert lancefs.open(tmp_path / "t").take([20], columns=["id"])["id"].to_pylist() == [20]

@@ -145,7 +145,7 @@ def test_rows_in_a_row_are_the_same_read_by_the_kernel_and_in_the_general_way(
     dataset = lancefs.open(written[version])
     by_kernel = dataset.to_table()
     calls = []
-    monkeypatch.setattr(point_plans, "_LEAST_LEAVES", 1 << 30)
+    monkeypatch.setattr(point_plans, "_MIN_LEAVES", 1 << 30)
     monkeypatch.setattr(reader, "read_leaves", lambda *_: calls.append(1))
     assert dataset.to_table().equals(by_kernel)
     assert not calls

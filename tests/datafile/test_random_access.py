@@ -259,8 +259,8 @@ def test_scattered_rows_are_those_of_a_whole_read(
     Small pages are read whole, whatever is wanted of them.
     """
     limit = 0 if pages == "large" else 1 << 40
-    monkeypatch.setattr(chunk_runs, "_MOST_WHOLE_BYTES", limit)
-    monkeypatch.setattr(chunk_runs, "_MOST_WHOLE_VALUES", limit)
+    monkeypatch.setattr(chunk_runs, "_MAX_WHOLE_BYTES", limit)
+    monkeypatch.setattr(chunk_runs, "_MAX_WHOLE_VALUES", limit)
     dataset = tables(name, version)
     total = dataset.count_rows()
     whole, _ = Counted(dataset).read([(0, total)])

@@ -151,7 +151,7 @@ def test_long_strings_make_no_room_for_more_rows_that_may_be_short(
 def test_dictionaries_of_pages_that_were_read_are_forgotten(
     table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known_pages, "_MOST_BYTES", 0)
+    monkeypatch.setattr(known_pages, "_MAX_BYTES", 0)
     dataset = lancefs.open(table)
     for _ in range(2):
         batches = list(dataset.to_batches(batch_size=4096))

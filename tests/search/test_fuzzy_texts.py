@@ -240,7 +240,7 @@ def test_a_walk_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
         start = len(data)
         data += bytes([start - last, start - last, ord("b"), ord("a"), 0x10, 2])
     root = len(data) - 1
-    monkeypatch.setattr(fuzzy, "_MOST_WORK", 10_000)
+    monkeypatch.setattr(fuzzy, "_MAX_WORK", 10_000)
     tokens = TransducerTokens(bytes(data) + struct.pack("<QQI", 1 << 40, root, 0))
     with pytest.raises(ValueError, match="a smaller fuzziness, or a longer prefix_length"):
         tokens.similar(FuzzyWord("c" * 41, 40, 0), 50)

@@ -33,9 +33,9 @@ def native(table: Path) -> Iterator[Any]:
 @pytest.fixture
 def any_table_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done for long tables is done for short ones, too."""
-    monkeypatch.setattr(column_values, "LEAST_ROWS", 10)
+    monkeypatch.setattr(column_values, "MIN_ROWS", 10)
     for module in (filtered, groups, offsets, top_n):
-        monkeypatch.setattr(module, "_LEAST_ROWS", 10)
+        monkeypatch.setattr(module, "_MIN_ROWS", 10)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def read(monkeypatch: pytest.MonkeyPatch, no_first_rows_are_known: None) -> list
     """The columns of each scan, in order; tables of any length are long."""
     seen: list[list[str]] = []
     note_scans(monkeypatch, lambda options: seen.append(list(options["columns"])))
-    monkeypatch.setattr(top_n, "_LEAST_ROWS", 10)
+    monkeypatch.setattr(top_n, "_MIN_ROWS", 10)
     return seen
 
 

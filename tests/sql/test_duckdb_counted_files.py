@@ -48,7 +48,7 @@ def test_arrow_and_duckdb_read_nulls(rows: int, tmp_path: Path) -> None:
 def test_rows_in_several_groups(
     page_rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counted_files, "_MOST_ROWS", page_rows)
+    monkeypatch.setattr(counted_files, "_MAX_ROWS", page_rows)
     path = tmp_path / "rows.parquet"
     path.write_bytes(parquet_of_rows(3001))
     assert pq.read_table(path) == pa.table({"n": pa.nulls(3001, pa.bool_())})
@@ -173,7 +173,7 @@ def test_a_file_is_written_once_and_again_where_it_was_removed(
 
 
 def test_there_are_not_too_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counted_files, "_MOST_FILES", 3)
+    monkeypatch.setattr(counted_files, "_MAX_FILES", 3)
     files = _in_folder(tmp_path / "files", monkeypatch)
     assert [files.path_of(count) is not None for count in (7, 8, 9, 10, 7)] == [
         True, True, True, False, True

@@ -88,8 +88,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of any length are long, and few values are many."""
-    monkeypatch.setattr(column_values, "LEAST_ROWS", 10)
-    monkeypatch.setattr(tallies, "MOST_VALUES", 3)
+    monkeypatch.setattr(column_values, "MIN_ROWS", 10)
+    monkeypatch.setattr(tallies, "MAX_VALUES", 3)
 
 
 # Queries over {t} that use nothing but extremes, and how many rows there are.

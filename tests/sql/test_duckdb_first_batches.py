@@ -85,6 +85,6 @@ def test_filtered_batches_are_long_where_all_rows_are_needed(
 ) -> None:
     sizes: list[int | None] = []
     note_scans(monkeypatch, lambda options: sizes.append(options.get("batch_size")))
-    monkeypatch.setattr(rows, "_LEAST_SHARE", 0)  # any table is long
+    monkeypatch.setattr(rows, "_MIN_SHARE", 0)  # any table is long
     assert connect("install").execute(query.format(t=f"'{table}'")).fetchone() is not None
     assert sizes == [rows.LONG_ROWS if is_long else None]

@@ -56,8 +56,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of any length are long, and so are fragments."""
-    monkeypatch.setattr(groups, "_LEAST_ROWS", 10)
-    monkeypatch.setattr(column_values, "_LEAST_FRAGMENT", 1)
+    monkeypatch.setattr(groups, "_MIN_ROWS", 10)
+    monkeypatch.setattr(column_values, "_MIN_FRAGMENT", 1)
 
 
 def _is_grouped(con: Any, query: str) -> bool:
@@ -254,11 +254,11 @@ def test_columns_with_many_values_are_not_numbered(
         expected = native.execute(query.replace(f"'{path}'", "native")).fetchall()
     assert _is_grouped(con, query)
     assert con.execute(query).fetchall() == expected
-    monkeypatch.setattr(combinations, "MOST_COMBINATIONS", 1000)
+    monkeypatch.setattr(combinations, "MAX_COMBINATIONS", 1000)
     assert not _is_grouped(con, query)
     monkeypatch.undo()
-    monkeypatch.setattr(groups, "_LEAST_ROWS", 10)
-    monkeypatch.setattr(tallies, "MOST_VALUES", 100)
+    monkeypatch.setattr(groups, "_MIN_ROWS", 10)
+    monkeypatch.setattr(tallies, "MAX_VALUES", 100)
     lance.dataset(str(path)).delete("id = 7")  # another version, whose values nobody has seen
     assert not _is_grouped(con, query)
 

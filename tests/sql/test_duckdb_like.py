@@ -42,7 +42,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of any length are long."""
-    monkeypatch.setattr(filtered, "_LEAST_ROWS", 10)
+    monkeypatch.setattr(filtered, "_MIN_ROWS", 10)
 
 
 @pytest.fixture

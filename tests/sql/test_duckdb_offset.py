@@ -50,7 +50,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows are many."""
-    monkeypatch.setattr(offset_source, "_LEAST_ROWS", 100)
+    monkeypatch.setattr(offset_source, "_MIN_ROWS", 100)
     monkeypatch.setattr(offset_source, "LONG_ROWS", 700)
 
 

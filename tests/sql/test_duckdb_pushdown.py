@@ -358,7 +358,7 @@ def test_a_table_of_many_batches_comes_whole_and_in_order(con: Any, long: str) -
 def test_a_long_table_comes_whole_in_longer_batches(
     con: Any, scans: list[Any], long: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scanned_rows, "_LEAST_SHARE", 0)
+    monkeypatch.setattr(scanned_rows, "_MIN_SHARE", 0)
     query = f"SELECT count(*), sum(a), min(a), max(a) FROM '{long}'"
     assert con.execute(query).fetchone() == (1_000_000, 499_999_500_000, 0, 999_999)
     rows = [count for _, _, counts in scans for count in counts]
@@ -369,7 +369,7 @@ def test_a_long_table_comes_whole_in_longer_batches(
 def test_a_query_that_may_need_few_rows_gets_few_first(
     con: Any, scans: list[Any], long: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scanned_rows, "_LEAST_SHARE", 0)
+    monkeypatch.setattr(scanned_rows, "_MIN_SHARE", 0)
     assert len(con.execute(f"SELECT a FROM '{long}'").fetchall()) == 1_000_000
     rows = [count for _, _, counts in scans for count in counts]
     assert rows[0] < BATCH_ROWS < max(rows)
@@ -379,7 +379,7 @@ def test_a_query_that_may_need_few_rows_gets_few_first(
 def test_ten_rows_of_a_long_table_cost_a_small_read(
     con: Any, scans: list[Any], long: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scanned_rows, "_LEAST_SHARE", 0)
+    monkeypatch.setattr(scanned_rows, "_MIN_SHARE", 0)
     con.execute("SET threads = 1")  # each one asks for a batch, before it is told to stop
     found = con.execute(f"SELECT a FROM '{long}' LIMIT 10").fetchall()
     assert sorted(found) == [(number,) for number in range(10)]

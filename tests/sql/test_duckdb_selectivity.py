@@ -51,8 +51,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of any length are large."""
-    monkeypatch.setattr(selectivity, "_LEAST_ROWS", 100)
-    monkeypatch.setattr(selectivity, "_LEAST_FRAGMENT_ROWS", 100)
+    monkeypatch.setattr(selectivity, "_MIN_ROWS", 100)
+    monkeypatch.setattr(selectivity, "_MIN_FRAGMENT_ROWS", 100)
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def test_explaining_tells_which_conditions_are_left_to_duckdb(table: Path) -> No
 def test_filters_over_small_tables_leave_the_plan(
     table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(selectivity, "_LEAST_ROWS", 512 * 1024)
+    monkeypatch.setattr(selectivity, "_MIN_ROWS", 512 * 1024)
     assert is_tested_by_scan(table, "percent >= 5")
 
 
@@ -208,7 +208,7 @@ def test_the_first_rows_are_found_among_those_that_pass(
     native: Any, table: Path, filters: list[str | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where a filter keeps most rows: others columns are read of the first ones alone."""
-    monkeypatch.setattr(top_n, "_LEAST_ROWS", 10)
+    monkeypatch.setattr(top_n, "_MIN_ROWS", 10)
     query = "SELECT * FROM {t} WHERE percent >= 5 ORDER BY id DESC LIMIT 10"
     assert_same_rows(connect("install"), native, table, query)
     tested = ["percent" in str(filter) for filter in filters]
@@ -219,7 +219,7 @@ def test_the_first_rows_are_found_among_those_that_pass(
 def test_texts_are_looked_for_beside_a_filter_that_keeps_most_rows(
     native: Any, table: Path, filters: list[str | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filtered, "_LEAST_ROWS", 10)
+    monkeypatch.setattr(filtered, "_MIN_ROWS", 10)
     query = "SELECT * FROM {t} WHERE text LIKE '%99 of%' AND percent >= 5 ORDER BY id"
     assert_same_rows(connect("install"), native, table, query)
     assert ["match_substring(text" in str(filter) for filter in filters] == [True]
@@ -279,7 +279,7 @@ _CONDITIONS = st.recursive(
 def test_rows_are_the_same_whoever_tests_them(
     native: Any, table: Path, monkeypatch: pytest.MonkeyPatch, condition: str, least: float
 ) -> None:
-    monkeypatch.setattr(scanned_rows, "_MOST_KEPT", least)
-    monkeypatch.setattr(scanned_rows, "_MOST_KEPT_BY_TEXTS", least)
+    monkeypatch.setattr(scanned_rows, "_MAX_KEPT", least)
+    monkeypatch.setattr(scanned_rows, "_MAX_KEPT_BY_TEXTS", least)
     query = f"SELECT id, level FROM {{t}} WHERE {condition} ORDER BY id"
     assert_same_rows(connect("install"), native, table, query)

@@ -71,7 +71,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of any length are long, and there are blocks of all lengths."""
-    monkeypatch.setattr(column_values, "LEAST_ROWS", 10)
+    monkeypatch.setattr(column_values, "MIN_ROWS", 10)
     monkeypatch.setattr(value_counts, "_BLOCKS", (16, 2))
 
 
@@ -194,7 +194,7 @@ def test_columns_of_many_values_are_asked_once(
     native: Any, table: Path, reads: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     con = connect("install")
-    monkeypatch.setattr(tallies, "MOST_VALUES", 30)
+    monkeypatch.setattr(tallies, "MAX_VALUES", 30)
     lance.dataset(str(table)).delete("false")  # another version, whose values nobody has seen
     for query in ("SELECT sum(id) FROM {t}", "SELECT count(DISTINCT host) FROM {t}"):
         assert_same_rows(con, native, table, query)
@@ -212,7 +212,7 @@ def test_many_combinations_are_read(
         del reads[:]
         assert_same_rows(con, native, table, query)
         assert reads != []
-    monkeypatch.setattr(tallies, "MOST_COMBINATIONS", 100)
+    monkeypatch.setattr(tallies, "MAX_COMBINATIONS", 100)
     lance.dataset(str(table)).delete("false")
     for _ in range(3):
         del reads[:]
@@ -252,7 +252,7 @@ def test_indices_of_long_tables_tell_rows_before_all_are_counted(
 ) -> None:
     con = connect("install")
     lance.dataset(str(table)).create_scalar_index("code", "BITMAP")
-    monkeypatch.setattr(value_counts, "_MOST_COUNTED", 1000)
+    monkeypatch.setattr(value_counts, "_MAX_COUNTED", 1000)
     for query in (
         "SELECT level, count(*) FROM {t} WHERE code = 3 GROUP BY ALL ORDER BY ALL",
         "SELECT code, port, count(*) FROM {t} GROUP BY ALL ORDER BY ALL",

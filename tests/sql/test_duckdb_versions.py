@@ -15,7 +15,7 @@ from roads import HAS_EXTENSIONS, ORDERS_ROWS, connect, needs_install
 from support import ORDERS
 
 from duckdb_adapter.pins import Transactions, parse_asked
-from duckdb_adapter.queries.trees import MOST_TEXT
+from duckdb_adapter.queries.trees import MAX_TEXT
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def test_databases_do_not_share_transactions(tmp_path: Path) -> None:
 def test_the_transaction_of_a_connection_is_remembered_and_the_last_ones_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("duckdb_adapter.pins._MOST_CONNECTIONS", 3)
+    monkeypatch.setattr("duckdb_adapter.pins._MAX_CONNECTIONS", 3)
     known = Transactions()
 
     def pins(connection: int, transaction: int) -> object:
@@ -213,7 +213,7 @@ def test_a_function_of_lancefs_that_is_called_by_hand_says_so(query: str) -> Non
 def test_of_a_long_statement_is_told_that_it_is_long() -> None:
     asked = parse_asked("1 2 3 4 5", "x" * 20_000)
     assert asked is not None
-    assert len(asked.statement) == MOST_TEXT + 1
+    assert len(asked.statement) == MAX_TEXT + 1
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from support import local_store
 
 from lancefs.errors import CorruptFile, MissingFile
 from lancefs.table.base_paths import TableFiles
-from lancefs.table.deletions import MOST_ROWS, read_deletions
+from lancefs.table.deletions import MAX_ROWS, read_deletions
 from lancefs.table.fragments import DeletionFile, DeletionKind, Fragment
 
 BOTH = pytest.mark.parametrize("kind", DeletionKind)
@@ -124,7 +124,7 @@ def test_fragments_of_unknown_size_are_bounded_by_what_the_caller_knows(
     with pytest.raises(CorruptFile):
         table.read(kind, encode(kind, [5]), rows=None, known=5)
     with pytest.raises(CorruptFile):
-        table.read(kind, encode(kind, [MOST_ROWS]), rows=None)
+        table.read(kind, encode(kind, [MAX_ROWS]), rows=None)
 
 
 @BOTH

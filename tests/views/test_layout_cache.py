@@ -269,6 +269,6 @@ def test_a_folder_that_cannot_be_written_costs_time_alone(
 def test_a_layout_that_is_too_large_is_not_kept(
     table: str, kept: Path, whole: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layout_cache, "_MOST_BYTES", 10)
+    monkeypatch.setattr(layout_cache, "_MAX_BYTES", 10)
     assert fresh(table, kept).cat(PATH) == whole
     assert not kept.exists()

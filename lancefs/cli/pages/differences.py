@@ -20,7 +20,7 @@ from lancefs.serve.refusals import BadRequest
 from lancefs.showing import cell, python_values, readable, readable_columns
 from lancefs.table.history import schema_differences
 
-_MOST_ROWS = 100
+_MAX_ROWS = 100
 _MARKS = {
     "insert": '<span class="good">+</span>',
     "delete": '<span class="bad">−</span>',
@@ -93,7 +93,7 @@ def _cells(changes: pa.Table, key: Sequence[str]) -> str:
             f'<span class="good">{as_html(cell(one.after))}</span>',
             str(one.version),
         ]
-        for one in islice(changed_cells(changes, key), _MOST_ROWS)
+        for one in islice(changed_cells(changes, key), _MAX_ROWS)
     ]
     shown = table((*key, "column", "before", "after", "version"), rows, (len(key) + 3,))
     more = sum(counts.values()) - len(rows)
@@ -106,7 +106,7 @@ def _rest(number: int, what: str) -> str:
 
 def _rows(changes: pa.Table) -> str:
     """Return the first changed rows."""
-    shown = readable(changes.slice(0, _MOST_ROWS))
+    shown = readable(changes.slice(0, _MAX_ROWS))
     names = [name for name in shown.column_names if not name.startswith("_")]
     columns = [python_values(shown[name]) for name in ("_change_type", "_commit_version", *names)]
     rows = [

@@ -14,7 +14,7 @@ from lancefs.printable import as_html
 from lancefs.serve.listings import Entry
 from lancefs.threads import in_threads
 
-_MOST_DESCRIBED = 100
+_MAX_DESCRIBED = 100
 _READERS = 8
 
 
@@ -25,7 +25,7 @@ def tables_page(entries: Sequence[Entry], tables: Mapping[str, Target]) -> str:
         entries: The tables as entries of a directory.
         tables: The tables by their names. Of many, those beyond the first are only named.
     """
-    looked_at = entries[:_MOST_DESCRIBED]
+    looked_at = entries[:_MAX_DESCRIBED]
     facts = in_threads(
         lambda entry: describe_table(tables[entry.name].store, entry.name),
         looked_at,
@@ -33,7 +33,7 @@ def tables_page(entries: Sequence[Entry], tables: Mapping[str, Target]) -> str:
         "lancefs-serve",
     )
     rows = [_table_row(entry, found) for entry, found in zip(looked_at, facts, strict=True)]
-    rows += [[anchor(entry.link, entry.name), *[""] * 4] for entry in entries[_MOST_DESCRIBED:]]
+    rows += [[anchor(entry.link, entry.name), *[""] * 4] for entry in entries[_MAX_DESCRIBED:]]
     titles = ("name", "version", "rows", "bytes", "committed (UTC)")
     top = head("Tables", [f"{plural(len(entries), 'table')}, read-only"], [])
     return framed("Lance tables", top, section(table(titles, rows, (1, 2, 3))))

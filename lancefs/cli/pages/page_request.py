@@ -15,7 +15,7 @@ from lancefs.table.refs import Ref, parse_ref
 if TYPE_CHECKING:
     from lancefs.lance_dataset import LanceDataset
 
-_MOST_DIGITS = 15
+_MAX_DIGITS = 15
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class PageRequest:
             BadRequest: It is no number, or negative.
         """
         text = self.query.get(name, str(default))
-        if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
             raise BadRequest(f"{name}={text!r}: a number from 0 on was expected")
         return int(text)
 

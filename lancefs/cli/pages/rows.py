@@ -9,7 +9,7 @@ from lancefs.printable import as_html, plural
 from lancefs.showing import NULL, cell, python_values, readable, readable_columns
 
 _ROWS = 50
-_MOST_COLUMNS = 60
+_MAX_COLUMNS = 60
 
 
 def make(asked: PageRequest) -> str:
@@ -20,7 +20,7 @@ def make(asked: PageRequest) -> str:
     """
     start, where = asked.number("start", 0), asked.query.get("where", "").strip()
     names = readable_columns(asked.target.manifest.fields)
-    shown = names[:_MOST_COLUMNS]
+    shown = names[:_MAX_COLUMNS]
     found = asked.dataset.to_table(shown, where or None, limit=_ROWS + 1, offset=start)
     has_more, found = found.num_rows > _ROWS, found.slice(0, _ROWS)
     values = [python_values(column) for column in readable(found).columns]

@@ -21,7 +21,7 @@ _GAP = "  "
 _TERMINAL_GAP = 3  # characters between columns on a terminal: rich's padding and separator
 # Characters: a grid leaves out its last columns rather than cut columns below this width. rich
 # levels widths including padding, so that a column may be one or two characters narrower.
-_LEAST_WIDTH = 16
+_MIN_WIDTH = 16
 _MAX_NAMES = 8  # of the columns that are left out
 
 
@@ -181,13 +181,11 @@ def _print_rich(
 def _count_fitting(
     columns: Sequence[GridColumn], texts: Sequence[Sequence[str]], width: int
 ) -> int:
-    """Return how many of the first columns fit if none is cut below `_LEAST_WIDTH`."""
+    """Return how many of the first columns fit if none is cut below `_MIN_WIDTH`."""
     from rich.cells import cell_len
 
     widths = [
-        min(
-            _LEAST_WIDTH, max(cell_len(text) for text in (column.title, *(row[i] for row in texts)))
-        )
+        min(_MIN_WIDTH, max(cell_len(text) for text in (column.title, *(row[i] for row in texts))))
         for i, column in enumerate(columns)
     ]
     ends = accumulate(least + _TERMINAL_GAP for least in widths)

@@ -11,9 +11,9 @@ from lancefs.profile.drift import ColumnDrift
 from lancefs.profile.profiles import ColumnProfile, Spread, TableProfile
 from lancefs.showing import NULL, cell
 
-_MOST_CHARACTERS = 26  # of a value
-_MOST_TOP = 3
-_LEAST_CHANGE = 0.005  # of a share that is shown
+_MAX_CHARACTERS = 26  # of a value
+_MAX_TOP = 3
+_MIN_CHANGE = 0.005  # of a share that is shown
 
 _COLUMNS = (
     *(GridColumn(name, name, str) for name in ("column", "type")),
@@ -55,7 +55,7 @@ def _drift_row(drift: ColumnDrift) -> list[str]:
     shares = [
         f"{_value(one.value) or NULL} {share(one.old)} → {share(one.new)}"
         for one in drift.shares
-        if abs(one.new - one.old) >= _LEAST_CHANGE
+        if abs(one.new - one.old) >= _MIN_CHANGE
     ]
     return [
         drift.name,
@@ -64,7 +64,7 @@ def _drift_row(drift: ColumnDrift) -> list[str]:
         _change(_distinct(old), _distinct(new)),
         _change(*map(_value, medians)),
         _change(*(_mean(one.values.mean if one.values else None) for one in (old, new))),
-        ", ".join(shares[:_MOST_TOP]),
+        ", ".join(shares[:_MAX_TOP]),
     ]
 
 
@@ -107,11 +107,11 @@ def _value(value: Any) -> str:
     if value is None:
         return ""
     text = cell(value)
-    return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
+    return text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…"
 
 
 def _frequent(column: ColumnProfile) -> str:
     """Return the most frequent values with their shares, unless each occurs once."""
     about = "" if column.are_top_exact else "≈ "
-    top = [one for one in column.top[:_MOST_TOP] if one.count > 1]
+    top = [one for one in column.top[:_MAX_TOP] if one.count > 1]
     return ", ".join(f"{_value(one.value)} {about}{share(one.share)}" for one in top)

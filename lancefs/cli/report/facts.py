@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lancefs.table.manifest import Manifest
 
 # Newest versions that a report shows.
-MOST_VERSIONS = 1000
+MAX_VERSIONS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Facts:
     Attributes:
         name: Address of the table and the version.
         manifest: Manifest of the version.
-        commits: Commits of its branch up to the version, oldest first; at most `MOST_VERSIONS`.
+        commits: Commits of its branch up to the version, oldest first; at most `MAX_VERSIONS`.
         versions: Number of versions of the branch up to the version.
         branches: Names of the branches.
         usage: Bytes by column.
@@ -92,13 +92,13 @@ def gather(target: Target, profile: TableProfile | None = None) -> Facts:
     where, manifest = target.resolved, target.manifest
     versions = [file.version for file in list_versions(where.store)]
     newer = sum(version > manifest.version for version in versions)
-    history = read_history(where.store, where.root, where.branch, MOST_VERSIONS + newer)
+    history = read_history(where.store, where.root, where.branch, MAX_VERSIONS + newer)
     commits = [commit for commit in history if commit.version <= manifest.version]
     indices = read_indices(where.manifest, manifest, target.files)
     return Facts(
         name=target.address,
         manifest=manifest,
-        commits=commits[-MOST_VERSIONS:],
+        commits=commits[-MAX_VERSIONS:],
         versions=len(versions) - newer,
         branches=sorted(list_branches(where.root)),
         usage=measure(target),

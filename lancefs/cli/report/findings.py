@@ -16,7 +16,7 @@ _DELETED_SHARE = 0.1
 _FRAGMENT_SHARE = 0.5
 _TOMBSTONE_SHARE = 0.05
 _OVERHEAD_SHARE = 0.25
-_LEAST_BYTES = 1024 * 1024  # in smaller tables, a large share of metadata does not matter
+_MIN_BYTES = 1024 * 1024  # in smaller tables, a large share of metadata does not matter
 _MANY_VERSIONS = 500
 
 
@@ -111,7 +111,7 @@ def _coverage(facts: Facts) -> Iterator[Finding]:
 
 def _overhead(facts: Facts) -> Iterator[Finding]:
     usage = facts.usage
-    if usage.total > _LEAST_BYTES and usage.overhead / usage.total > _OVERHEAD_SHARE:
+    if usage.total > _MIN_BYTES and usage.overhead / usage.total > _OVERHEAD_SHARE:
         has_blobs = any(field.is_blob for field in facts.manifest.fields)
         if not has_blobs:
             yield Finding(

@@ -7,7 +7,7 @@ from typing import Any
 
 from lancefs.cli.render.text import count, moment, plural, share, size, words
 from lancefs.cli.report import charts
-from lancefs.cli.report.facts import MOST_VERSIONS, Facts
+from lancefs.cli.report.facts import MAX_VERSIONS, Facts
 from lancefs.cli.report.findings import Finding, find
 from lancefs.cli.report.markup import document, folded, meter, table
 from lancefs.cli.report.values import describe_values
@@ -133,7 +133,7 @@ def _versions(facts: Facts) -> str:
         ("neither", "--muted"),
     )
     more = (
-        f"<p>Of {facts.versions:,} versions, the chart shows the newest {MOST_VERSIONS:,}.</p>"
+        f"<p>Of {facts.versions:,} versions, the chart shows the newest {MAX_VERSIONS:,}.</p>"
         if facts.versions > len(facts.commits)
         else ""
     )

@@ -13,9 +13,9 @@ from lancefs.showing import cell
 
 _TITLES = ("column", "type", "missing", "different", "least", "median", "greatest", "mean")
 _NUMBERS = (2, 3, 4, 5, 6, 7)
-_MOST_CHARACTERS = 24  # of a value
-_MOST_TOP = 5
-_MOST_OPEN = 25  # columns
+_MAX_CHARACTERS = 24  # of a value
+_MAX_TOP = 5
+_MAX_OPEN = 25  # columns
 # Pixels of a histogram.
 _WIDTH, _HEIGHT = 160, 32
 
@@ -29,7 +29,7 @@ def describe_values(profile: TableProfile) -> str:
     about = f"<p>{as_html(what)}; ≈ marks numbers that are not exact.</p>"
     every = table((*_TITLES, "spread", "most frequent"), rows, _NUMBERS)
     summary = plural(len(profile.columns), "column")
-    return about + folded(summary, every, is_open=len(rows) <= _MOST_OPEN)
+    return about + folded(summary, every, is_open=len(rows) <= _MAX_OPEN)
 
 
 def _rows(column: ColumnProfile) -> Iterator[list[str]]:
@@ -81,7 +81,7 @@ def _frequent(column: ColumnProfile) -> str:
     about = "" if column.are_top_exact else "≈ "
     return ", ".join(
         f"{_value(one.value)} <small>{about}{share(one.share)}</small>"
-        for one in column.top[:_MOST_TOP]
+        for one in column.top[:_MAX_TOP]
         if one.count > 1
     )
 
@@ -91,5 +91,5 @@ def _value(value: Any) -> str:
     if value is None:
         return ""
     text = cell(value)
-    short = text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
+    short = text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…"
     return as_html(short)

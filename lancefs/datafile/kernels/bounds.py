@@ -16,7 +16,7 @@ from lancefs.storage import Bytes
 KEY_BYTES = 32
 KEY = np.dtype(f"S{KEY_BYTES}")
 # What bounds are where there is no text: no key is below the least, or above the most.
-LEAST_KEY, MOST_KEY = b"", b"\xff" * KEY_BYTES
+MIN_KEY, MAX_KEY = b"", b"\xff" * KEY_BYTES
 
 
 def text_bounds(
@@ -32,12 +32,12 @@ def text_bounds(
         starts: The first text of each zone, ascending; then the number of texts.
 
     Returns:
-        A key for each zone, twice: `MOST_KEY` and `LEAST_KEY` for a zone where no text is there.
+        A key for each zone, twice: `MAX_KEY` and `MIN_KEY` for a zone where no text is there.
 
     Raises:
         CorruptFile: The offsets of a text that is there descend or leave the data.
     """
-    low, high = np.full(len(starts) - 1, MOST_KEY, KEY), np.full(len(starts) - 1, LEAST_KEY, KEY)
+    low, high = np.full(len(starts) - 1, MAX_KEY, KEY), np.full(len(starts) - 1, MIN_KEY, KEY)
     for zone, (start, end) in enumerate(
         zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
     ):
@@ -68,7 +68,7 @@ def _compiled_text_bounds(
 def _keys(begins: Array, ends: Array, data: Bytes) -> Array:
     """Return the keys of texts."""
     if not len(data):
-        return np.full(len(begins), LEAST_KEY, KEY)
+        return np.full(len(begins), MIN_KEY, KEY)
     places = begins[:, None] + np.arange(KEY_BYTES)
     letters = data.take(np.minimum(places, len(data) - 1))
     letters[places >= ends[:, None]] = 0

@@ -3,12 +3,12 @@
 
 #define FOOTER 40 /* bytes */
 #define ENTRY 16  /* bytes of the position and size of a column's metadata, or of a global buffer */
-#define MOST_BUFFERS 3
-#define MOST_ROWS ((uint64_t)1 << 48)
+#define MAX_BUFFERS 3
+#define MAX_ROWS ((uint64_t)1 << 48)
 #define DISTINCT 16 /* descriptions of a column that the next one is compared with at first */
 
 /* The columns of the table of pages, as in footers.py. */
-enum { ROWS, BUFFERS, FIRST, DESCRIPTION = FIRST + 2 * MOST_BUFFERS, DESCRIPTION_END, ENCODING, ENCODING_END, LIKE, NUMBERS };
+enum { ROWS, BUFFERS, FIRST, DESCRIPTION = FIRST + 2 * MAX_BUFFERS, DESCRIPTION_END, ENCODING, ENCODING_END, LIKE, NUMBERS };
 
 typedef struct {
     const uint8_t *data;
@@ -86,13 +86,13 @@ static int read_encoding(reader message, reader *description) {
 static int64_t read_numbers(reader packed, uint64_t *numbers) {
     int64_t count = 0;
     while (packed.at < packed.end)
-        if (count == MOST_BUFFERS || !read_varint(&packed, &numbers[count++]))
+        if (count == MAX_BUFFERS || !read_varint(&packed, &numbers[count++]))
             return -1;
     return count;
 }
 
 static int read_page(const File *file, reader message, int64_t *page) {
-    uint64_t starts[MOST_BUFFERS], sizes[MOST_BUFFERS], value, rows = 0;
+    uint64_t starts[MAX_BUFFERS], sizes[MAX_BUFFERS], value, rows = 0;
     int64_t start_count = -1, size_count = -1;
     int has_description = 0;
     reader part, description = {NULL, NULL};
@@ -124,7 +124,7 @@ static int read_page(const File *file, reader message, int64_t *page) {
         }
     }
     const int64_t count = start_count < 0 ? 0 : start_count;
-    if (rows >= MOST_ROWS || !has_description || count != (size_count < 0 ? 0 : size_count))
+    if (rows >= MAX_ROWS || !has_description || count != (size_count < 0 ? 0 : size_count))
         return 0;
     const uint64_t size = (uint64_t)file->size;
     for (int64_t i = 0; i < count; i++) {

@@ -18,8 +18,8 @@ from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
 from lancefs.datafile.kernels.wire import BYTES, VARINT, Reader, Unknown
 from lancefs.storage import Bytes
 
-MOST_BUFFERS = 3  # of a page: chunk table, chunks, dictionary
-_MOST_ROWS = 1 << 48
+MAX_BUFFERS = 3  # of a page: chunk table, chunks, dictionary
+_MAX_ROWS = 1 << 48
 _MAGIC = b"LANC"
 _FOOTER = struct.Struct("<QQQIIHH4s")
 _ENTRY = struct.Struct("<QQ")  # position and size of a column's metadata, or of a global buffer
@@ -126,7 +126,7 @@ class _Page(NamedTuple):
         """Return the columns of the page but the last, for a file that begins at `shift`."""
         ranges = [*self.buffers, (self.description.at, self.description.end)]
         known = [bound + shift for one in ranges[:-1] for bound in one]
-        known += [0] * (2 * (MOST_BUFFERS - len(self.buffers)))
+        known += [0] * (2 * (MAX_BUFFERS - len(self.buffers)))
         encoding = self.encoding
         known += [at + shift for at in ranges[-1]]
         known += [0, 0] if encoding is None else [encoding.at + shift, encoding.end + shift]
@@ -200,7 +200,7 @@ class _File:
                 description = _encoding(part)
             else:
                 raise Unknown
-        if rows >= _MOST_ROWS or description is None or len(starts or ()) != len(sizes or ()):
+        if rows >= _MAX_ROWS or description is None or len(starts or ()) != len(sizes or ()):
             raise Unknown
         pairs = zip(starts or (), sizes or (), strict=True)
         ranges = [(start, start + size) for start, size in pairs]
@@ -213,7 +213,7 @@ def _numbers(packed: Reader) -> list[int]:
     numbers: list[int] = []
     while packed.at < packed.end:
         numbers.append(packed.varint())
-        if len(numbers) > MOST_BUFFERS:
+        if len(numbers) > MAX_BUFFERS:
             raise Unknown
     return numbers
 

@@ -5,7 +5,7 @@
 enum { INDEX, INDEX_END, STRIDE, REP, REP_WIDTH, DEF, DEF_WIDTH, TOP, SHOWN, HIGHEST, MEANINGS };
 enum { FIRST_VALUE = MEANINGS + 1, VALUE_COUNT, LEVEL_COLUMNS };
 
-#define MOST_MEANINGS 16 /* levels that have a meaning of four bits each */
+#define MAX_MEANINGS 16 /* levels that have a meaning of four bits each */
 #define STEP 64          /* levels that are passed at once if no wanted row is among them */
 
 /* Levels of a chunk, of which a block at a time is decoded. */
@@ -218,13 +218,13 @@ static int read_levels(const int64_t *page, int64_t entry, const uint8_t *chunk,
 /* Check the numbers of a page, whose buffers lie in a piece. */
 static int check_page(Piece piece, const int64_t *page, const int64_t *levels, int64_t entries) {
     const int64_t bytes = levels[INDEX_END] - levels[INDEX];
-    if (levels[TOP] < 0 || levels[TOP] >= MOST_MEANINGS || levels[SHOWN] < 0 ||
-        levels[SHOWN] > levels[HIGHEST] || levels[HIGHEST] >= MOST_MEANINGS ||
+    if (levels[TOP] < 0 || levels[TOP] >= MAX_MEANINGS || levels[SHOWN] < 0 ||
+        levels[SHOWN] > levels[HIGHEST] || levels[HIGHEST] >= MAX_MEANINGS ||
         (levels[REP] != NONE) != (levels[TOP] > 0))
         return DAMAGED;
     if (levels[REP] != NONE &&
         (levels[INDEX] < 0 || bytes < 0 || levels[INDEX_END] > piece.size || levels[STRIDE] < 2 ||
-         levels[STRIDE] >= MOST_MEANINGS || bytes != entries * levels[STRIDE] * 8))
+         levels[STRIDE] >= MAX_MEANINGS || bytes != entries * levels[STRIDE] * 8))
         return DAMAGED;
     return page[TABLE] < 0 || page[TABLE] > page[TABLE_END] || page[TABLE_END] > piece.size ||
                    page[CHUNKS] < 0 || page[CHUNKS] > page[CHUNKS_END] ||

@@ -66,7 +66,7 @@ class LevelColumn(IntEnum):
 
 # The columns that are positions; and the number of levels that can have a meaning.
 LEVEL_POSITIONS = [LevelColumn.INDEX, LevelColumn.INDEX_END]
-MOST_MEANINGS = 16
+MAX_MEANINGS = 16
 
 
 class TakenLevels(NamedTuple):
@@ -181,14 +181,14 @@ def _take_page(pieces: Sequence[Bytes], page: Ints, levels: Ints, rows: Ints) ->
     levels[LEVEL_POSITIONS] -= shift
     has_rep = levels[LevelColumn.REP] != Stored.NONE
     top, shown_to, highest = levels[LevelColumn.TOP : LevelColumn.HIGHEST + 1].tolist()
-    if has_rep != (top > 0) or not top < MOST_MEANINGS > highest >= shown_to >= 0:
+    if has_rep != (top > 0) or not top < MAX_MEANINGS > highest >= shown_to >= 0:
         raise CorruptFile(f"levels up to {highest}, of lists up to {top}, that are not understood")
     chunks = _chunks_with(data, page, levels, rows)
     rep, definition, row_of, values = _items_of(data, chunks, levels, int(page[PageColumn.ENTRY]))
     wanted = np.isin(row_of, rows)
     shown = wanted & (definition <= shown_to)
     meanings = int(levels[LevelColumn.MEANINGS]) & ((1 << 64) - 1)
-    known = np.array([meanings >> (4 * level) & 15 for level in range(MOST_MEANINGS)], np.uint16)
+    known = np.array([meanings >> (4 * level) & 15 for level in range(MAX_MEANINGS)], np.uint16)
     looked_at = int(page[PageColumn.TABLE_END] - page[PageColumn.TABLE]) + int(chunks.sizes.sum())
     if has_rep:
         looked_at += int(levels[LevelColumn.INDEX_END] - levels[LevelColumn.INDEX])
@@ -235,7 +235,7 @@ def _chunks_with(data: Bytes, page: Ints, levels: Ints, rows: Ints) -> _Chunks:
 def _starting_rows(data: Bytes, levels: Ints, chunks: int, rows: int) -> tuple[Ints, Mask]:
     """Return how many rows begin in each chunk of a page, and which begin in the middle of one."""
     start, end, stride = levels[LevelColumn.INDEX : LevelColumn.STRIDE + 1].tolist()
-    is_within = 0 <= start <= end <= len(data) and 2 <= stride < MOST_MEANINGS
+    is_within = 0 <= start <= end <= len(data) and 2 <= stride < MAX_MEANINGS
     if not is_within or end - start != chunks * stride * 8:
         raise CorruptFile(f"a repetition index of {end - start} bytes for {chunks} chunks")
     entries = gather(data, np.array([start]), np.array([end])).view("<u8").reshape(chunks, stride)

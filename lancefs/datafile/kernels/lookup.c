@@ -3,18 +3,18 @@
 
 /* Short items of a small dictionary are copied from a table, always SHORT bytes. The next item
  * overwrites the surplus; the surplus of the last item goes into SLACK. */
-#define MOST_SHORT 256
+#define MAX_SHORT 256
 #define SHORT SLACK
 
 typedef struct {
-    uint8_t texts[MOST_SHORT * SHORT];
-    int32_t lengths[MOST_SHORT];
+    uint8_t texts[MAX_SHORT * SHORT];
+    int32_t lengths[MAX_SHORT];
     int all_single; /* whether all items are one byte long */
 } Table;
 
 /* Fill a table; return whether the items fit it. The caller has checked their offsets. */
 static int fill_table(Table *table, const int32_t *offsets, const uint8_t *data, int64_t items) {
-    if (items > MOST_SHORT)
+    if (items > MAX_SHORT)
         return 0;
     table->all_single = 1;
     for (int64_t item = 0; item < items; item++) {

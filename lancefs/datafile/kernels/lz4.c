@@ -6,7 +6,7 @@
  */
 #include "kernels.h"
 
-#define LEAST_MATCH 4
+#define MIN_MATCH 4
 #define LAST_LITERALS 5
 #define LAST_MATCH 12
 #define WIDE 16
@@ -68,10 +68,10 @@ static int64_t decompress(const uint8_t *in, const uint8_t *in_end, uint8_t *out
         const int64_t more = lengthened(&in, left, token & 15);
         if (more < 0 || !offset || offset > to - out)
             return DAMAGED;
-        if (more > end - to - LAST_LITERALS - LEAST_MATCH)
+        if (more > end - to - LAST_LITERALS - MIN_MATCH)
             return DAMAGED;
-        repeat(to, offset, more + LEAST_MATCH, end - to);
-        to += more + LEAST_MATCH;
+        repeat(to, offset, more + MIN_MATCH, end - to);
+        to += more + MIN_MATCH;
     }
     return DAMAGED;
 }

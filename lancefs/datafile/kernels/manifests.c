@@ -2,10 +2,10 @@
 #include "wire.h"
 
 /* Rows that a fragment can have. */
-#define MOST_ROWS ((uint64_t)1 << 32)
+#define MAX_ROWS ((uint64_t)1 << 32)
 /* Bytes of a data file, and parts of its version. */
-#define MOST_BYTES ((uint64_t)1 << 48)
-#define MOST_VERSION 0xffff
+#define MAX_BYTES ((uint64_t)1 << 48)
+#define MAX_VERSION 0xffff
 
 static int check_data_file(reader file) {
     tag field;
@@ -38,7 +38,7 @@ static int read_deletion_file(reader file, int64_t *deleted) {
             count = value;
     }
     *deleted = count == 0 ? -1 : (int64_t)count;
-    return count <= MOST_ROWS;
+    return count <= MAX_ROWS;
 }
 
 /* Read a fragment: its id, rows and deleted rows. */
@@ -54,7 +54,7 @@ static int read_fragment(reader message, int64_t *id, int64_t *rows, int64_t *de
         if (field.type == VARINT) {
             if (field.number == 1)
                 *id = (int64_t)value;
-            else if (field.number == 4 && value <= MOST_ROWS)
+            else if (field.number == 4 && value <= MAX_ROWS)
                 *rows = (int64_t)value;
             else if (field.number != 15)
                 return 0;
@@ -120,7 +120,7 @@ static int read_data_file(reader message, data_file *file) {
         else
             *numbers[field.number - 4] = value;
     }
-    if (file->size >= MOST_BYTES || file->major > MOST_VERSION || file->minor > MOST_VERSION)
+    if (file->size >= MAX_BYTES || file->major > MAX_VERSION || file->minor > MAX_VERSION)
         return 0;
     return is_plain(file->path) && skip_varints(file->fields) && skip_varints(file->columns);
 }

@@ -82,9 +82,9 @@ _PATH, _FIELD_IDS, _COLUMN_INDICES, _FILE_NUMBERS = 1, 2, 3, (4, 5, 6, 7)
 _MAJOR, _MINOR, _SIZE = _FILE_NUMBERS[:3]
 # The path of a data file that leads nowhere else, however a store reads it.
 _PLAIN_NAME = re.compile(rb"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
-_MOST_BYTES = 1 << 48  # of a data file
-_MOST_VERSION = 0xFFFF
-_MOST_ROWS = 1 << 32  # rows that a fragment can have
+_MAX_BYTES = 1 << 48  # of a data file
+_MAX_VERSION = 0xFFFF
+_MAX_ROWS = 1 << 32  # rows that a fragment can have
 _DELETED, _DELETION_NUMBERS = 4, (1, 2, 3, 4, 7)
 
 
@@ -213,9 +213,9 @@ def _data_file(file: Reader) -> tuple[Reader, int, tuple[object, ...]]:
         else:
             raise Unknown
     path, fields, columns = (part.data[part.at : part.end] for part in parts.values())
-    if not _PLAIN_NAME.fullmatch(path) or numbers[_SIZE] >= _MOST_BYTES:
+    if not _PLAIN_NAME.fullmatch(path) or numbers[_SIZE] >= _MAX_BYTES:
         raise Unknown
-    if max(numbers[_MAJOR], numbers[_MINOR]) > _MOST_VERSION:
+    if max(numbers[_MAJOR], numbers[_MINOR]) > _MAX_VERSION:
         raise Unknown
     parts[_FIELD_IDS].varints()
     parts[_COLUMN_INDICES].varints()
@@ -231,7 +231,7 @@ def _fragment(message: Reader) -> tuple[int, int, int, int]:
             number, kind = message.tag()
             if kind == VARINT and number in numbers:
                 numbers[number] = message.varint()
-                if number == _ROWS and numbers[number] > _MOST_ROWS:
+                if number == _ROWS and numbers[number] > _MAX_ROWS:
                     raise Unknown
             elif kind != BYTES:
                 raise Unknown
@@ -272,6 +272,6 @@ def _deleted(file: Reader) -> int:
             raise Unknown
         value = file.varint()
         count = value if number == _DELETED else count
-    if count > _MOST_ROWS:
+    if count > _MAX_ROWS:
         raise Unknown
     return count or (1 << 64) - 1

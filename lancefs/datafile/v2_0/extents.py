@@ -17,7 +17,7 @@ from lancefs.datafile.kernels import decode_ends
 from lancefs.datafile.row_ranges import RowRanges, between, bounds_of, connected, filled
 from lancefs.errors import CorruptFile
 
-MOST_ADJUSTMENT = (1 << 63) - 1  # no row ends beyond it
+MAX_ADJUSTMENT = (1 << 63) - 1  # no row ends beyond it
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def decode_extents(ends: Ints, ranges: Sequence[RowRange], adjustment: int) -> E
         CorruptFile: The ends do not ascend.
     """
     if len(ranges) == 1:
-        added = min(adjustment, MOST_ADJUSTMENT)
+        added = min(adjustment, MAX_ADJUSTMENT)
         offsets, valid, bytes_ = decode_ends(ends, ranges[0][0] > 0, added)
         return Extents(offsets, valid, filled([bytes_]))
     if len(ends) and int(ends.min()) < 0:

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from lancefs.datafile.kernels.fsst import SymbolTable, parse_table
 from lancefs.proto import encodings_v2_0_pb2 as pb
 
-_MOST_BITS = 256  # of a value: those of a decimal
+_MAX_BITS = 256  # of a value: those of a decimal
 _INDEX_BITS = (8, 16, 32, 64)  # of an index into a dictionary
 
 
@@ -120,7 +120,7 @@ def _flat(encoding: pb.ArrayEncoding) -> _Flat | None:
     if kind != "flat" or encoding.flat.compression.scheme not in ("", "none"):
         return None
     bits = int(encoding.flat.bits_per_value)
-    is_known = bits == 1 or (0 < bits <= _MOST_BITS and bits % 8 == 0)
+    is_known = bits == 1 or (0 < bits <= _MAX_BITS and bits % 8 == 0)
     return _Flat(bits, encoding.flat.buffer, None) if is_known else None
 
 

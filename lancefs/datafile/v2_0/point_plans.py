@@ -17,7 +17,7 @@ from lancefs.datafile.kernels.fsst import SymbolTable
 from lancefs.datafile.kernels.pages import POSITIONS, PageColumn, Stored
 from lancefs.datafile.v2_0.array_page import ArrayPage
 from lancefs.datafile.v2_0.descriptions import check_column, parse_form, parse_page_encoding
-from lancefs.datafile.v2_0.extents import MOST_ADJUSTMENT
+from lancefs.datafile.v2_0.extents import MAX_ADJUSTMENT
 from lancefs.datafile.v2_0.plain_pages import DictionaryForm, PageForm, PlainForm
 from lancefs.datafile.v2_1.leaf_columns import LeafField
 from lancefs.datafile.v2_1.point_plans import (
@@ -133,4 +133,4 @@ def _plan_indexed(form: DictionaryForm, page: ArrayPage) -> _PlannedArray | None
 
 
 def _adjustment(form: PlainForm) -> int:
-    return min(form.adjustment, MOST_ADJUSTMENT)
+    return min(form.adjustment, MAX_ADJUSTMENT)

@@ -35,7 +35,7 @@ from lancefs.datafile.v2_0.point_plans import plan_leaf
 from lancefs.datafile.v2_1.assembly import assemble_rows, report_disagreement
 from lancefs.datafile.v2_1.leaf_columns import LeafField, leaves_below
 from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
-from lancefs.datafile.v2_1.point_plans import MOST_ROWS, LeafPlan
+from lancefs.datafile.v2_1.point_plans import MAX_ROWS, LeafPlan
 from lancefs.datafile.v2_1.point_reader import PointReader, Understood
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
 from lancefs.storage import Reads, SparseRanges, count_pages, together
@@ -118,7 +118,7 @@ class ArrayReader(PointReader):
     ) -> Reads[list[pa.Array]]:
         """Read the same rows of several fields; see `read`. Errors name the field."""
         url, arrays, refusal = self.container.file.url, dict[int, pa.Array](), None
-        if fields and self.container.file.is_in_memory and 0 < count_rows(ranges) <= MOST_ROWS:
+        if fields and self.container.file.is_in_memory and 0 < count_rows(ranges) <= MAX_ROWS:
             arrays, refusal = yield from self._read_few(fields, ranges)
         others = [field for number, field in enumerate(fields) if number not in arrays]
         left = iter((yield from read_fields(self.read, url, others, ranges)))

@@ -19,7 +19,7 @@ from lancefs.datafile.blocks import FixedWidth, Ints, Mask, VariableWidth, offse
 from lancefs.datafile.buffers import check_size, join_bytes
 from lancefs.datafile.container import parse_description
 from lancefs.datafile.kernels import decode_fsst, gather
-from lancefs.datafile.kernels.footers import MOST_BUFFERS, FileColumn
+from lancefs.datafile.kernels.footers import MAX_BUFFERS, FileColumn
 from lancefs.datafile.kernels.fsst import SymbolTable
 from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.v2_0.array_page import Slots, as_integers, as_unsigned
@@ -34,7 +34,7 @@ from lancefs.storage import Bytes, count_pages
 _FOOTER = 40
 _TABLES_AT, _COUNT_AT = slice(16, 24), slice(24, 28)  # of global buffers, in the footer
 _ENTRY = 16
-_MOST_ADJUSTMENT = (1 << 63) - 1  # more is added to no offset
+_MAX_ADJUSTMENT = (1 << 63) - 1  # more is added to no offset
 # Between the tables and the footer of files that Lance 0.10 wrote before the format was final.
 _TRIED_OUT = 8
 
@@ -73,7 +73,7 @@ class _PlainPages(NamedTuple):
         if buffer.buffer_type != pb.Buffer.page:
             raise UnsupportedFeature(f"buffers of kind {buffer.buffer_type}")
         index = int(buffer.buffer_index)
-        if index >= MOST_BUFFERS or (self.table[:, FileColumn.BUFFERS] <= index).any():
+        if index >= MAX_BUFFERS or (self.table[:, FileColumn.BUFFERS] <= index).any():
             raise CorruptFile(f"buffer {index} of a page is wanted, which has fewer")
         first = FileColumn.FIRST + 2 * index
         return self.table[:, first], self.table[:, first + 1]
@@ -253,7 +253,7 @@ def _strings(pages: _PlainPages) -> Slots:
 
 def _without_adjustments(ends: Ints, pages: _PlainPages) -> tuple[Ints, Mask | None]:
     """Return the ends of strings as they are, and which are valid; None where all are."""
-    adjustments = [min(form.adjustment, _MOST_ADJUSTMENT) for form in pages.forms]
+    adjustments = [min(form.adjustment, _MAX_ADJUSTMENT) for form in pages.forms]
     adjustment = np.repeat(np.array(adjustments, np.int64), pages.rows)
     is_null = ends >= adjustment
     if not is_null.any():

@@ -14,7 +14,7 @@ from lancefs.errors import locating
 from lancefs.storage import Reads
 
 # Every batch carries its dictionary: one with more items may be larger than the batch.
-_MOST_ITEMS = 10_000
+_MAX_ITEMS = 10_000
 # Bytes of the chunks for each string of a byte, whose end takes four: chunks have some more, and
 # a few nulls less. Longer texts of which most are empty seldom have as many.
 _FLAG_BYTES = 4.95, 5.1
@@ -53,7 +53,7 @@ def _has_dictionaries(column: ColumnPages) -> bool:
     return bool(layouts) and all(
         isinstance(layout, MiniBlock)
         and layout.has_dictionary
-        and layout.dictionary_items <= _MOST_ITEMS
+        and layout.dictionary_items <= _MAX_ITEMS
         for layout in layouts
     )
 

@@ -13,7 +13,7 @@ from lancefs.datafile.blocks import Ints, RowRange
 from lancefs.datafile.row_ranges import rows_of
 from lancefs.datafile.v2_1.leaf_columns import LeafField, LeafRows
 from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
-from lancefs.datafile.v2_1.point_plans import MOST_ROWS, LeafPlan, is_worthwhile
+from lancefs.datafile.v2_1.point_plans import MAX_ROWS, LeafPlan, is_worthwhile
 from lancefs.datafile.v2_1.point_reader import PointReader
 from lancefs.errors import CorruptFile
 from lancefs.storage import ByteRange, Bytes, count_pages
@@ -85,7 +85,7 @@ def plan_joint(
     """
     readers, rows = [reader for reader, _ in files], [rows_of(ranges) for _, ranges in files]
     count = sum(map(len, rows))
-    if count > MOST_ROWS or not all(reader.container.file.is_in_memory for reader in readers):
+    if count > MAX_ROWS or not all(reader.container.file.is_in_memory for reader in readers):
         return None
     stored = {leaf.field.id for leaf in leaves}.intersection(*(each.columns for each in readers))
     for reader in readers:

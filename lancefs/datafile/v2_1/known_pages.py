@@ -16,7 +16,7 @@ from lancefs.storage import Bytes
 
 _Part = TypeVar("_Part")
 # Bytes of dictionaries that are kept for pages that were read, but are not read now.
-_MOST_BYTES = 4 * 1024 * 1024
+_MAX_BYTES = 4 * 1024 * 1024
 
 
 class ReadOtherwise(Exception):
@@ -114,7 +114,7 @@ class KnownPages(ABC, Generic[_Part]):
             return known.parts
         # A copy, since another thread may read with what is known so far.
         known = _KnownSoFar(known.parts.copy(), known.are_known.copy(), known.kept.copy())
-        if self.cost > _MOST_BYTES:
+        if self.cost > _MAX_BYTES:
             left = np.flatnonzero(~holds & (known.kept > 0))
             known.are_known[left], known.kept[left] = False, 0
             for page in left.tolist():

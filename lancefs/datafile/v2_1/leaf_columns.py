@@ -20,8 +20,8 @@ from lancefs.errors import CorruptFile
 
 # The bytes of chunks of different leaves that one call decodes at most: the chunks are copied for
 # it, and the arrays share memory. A value counts as at least this many bytes.
-_MOST_BYTES = 1024 * 1024
-_LEAST_VALUE_BYTES = 2
+_MAX_BYTES = 1024 * 1024
+_MIN_VALUE_BYTES = 2
 
 
 class LeafField(NamedTuple):
@@ -244,8 +244,8 @@ def decode_together(groups: Iterable[PageGroup]) -> None:
         kind = runs[0].kind if runs else None
         if kind is None:
             continue
-        size = sum([max(len(run.chunks), _LEAST_VALUE_BYTES * run.items) for run in runs])
-        if kind not in joints or joints[kind].size + size > _MOST_BYTES:
+        size = sum([max(len(run.chunks), _MIN_VALUE_BYTES * run.items) for run in runs])
+        if kind not in joints or joints[kind].size + size > _MAX_BYTES:
             joints[kind] = _JointDecode()
         group.decode_in(joints[kind], size)
 

@@ -17,14 +17,14 @@ import numpy as np
 
 from lancefs.datafile.blocks import Ints
 from lancefs.datafile.container import ColumnPages, Page
-from lancefs.datafile.kernels.levels import LEVEL_POSITIONS, MOST_MEANINGS, LevelColumn
+from lancefs.datafile.kernels.levels import LEVEL_POSITIONS, MAX_MEANINGS, LevelColumn
 from lancefs.datafile.kernels.points import POSITIONS, PageColumn, Stored
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.leaf_columns import LeafField
 from lancefs.datafile.v2_1.levels import Layer, visible_levels
 from lancefs.datafile.v2_1.point_plans import (
     FEW_PAGES,
-    MOST_TABLE_BYTES,
+    MAX_TABLE_BYTES,
     LeafPlan,
     LevelPlan,
     PagePart,
@@ -91,7 +91,7 @@ def plan_nested(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
     if bits is None or not kinds or None in kinds or not column.pages:
         return None
     layers = _ITEM, *(_LIST if is_list else _ITEM for is_list in kinds)
-    if sum(layer.levels for layer in layers) >= MOST_MEANINGS:
+    if sum(layer.levels for layer in layers) >= MAX_MEANINGS:
         return None
     known = (_plan_few if len(column.pages) <= FEW_PAGES else _plan)(column, bits, layers)
     if known is None:
@@ -129,7 +129,7 @@ def _plan(column: ColumnPages, bits: int, layers: tuple[Layer, ...]) -> _Pages |
         form = stored.form
         description.check_buffers(page)
         table, chunks = page.buffers[:2]
-        if table[1] - table[0] > MOST_TABLE_BYTES:
+        if table[1] - table[0] > MAX_TABLE_BYTES:
             return None
         items, index = _other_buffers(description, page)
         count = description.dictionary_items
@@ -171,7 +171,7 @@ def _plan_page(description: MiniBlock, bits: int, layers: tuple[Layer, ...]) -> 
     highest = len(meanings) - 1 if description.has_def else 0
     shown = min(visible_levels(own), highest)
     stride = int(layout.repetition_index_depth) + 1
-    if not 2 <= stride < MOST_MEANINGS and description.has_rep:
+    if not 2 <= stride < MAX_MEANINGS and description.has_rep:
         return None
     said = description.top, shown, highest, _packed(meanings)
     return _StoredPage((values.form, values.bits), stored, (stride, *rep, *defined, *said))

@@ -30,7 +30,7 @@ from lancefs.storage import Bytes
 
 # Items of all dictionaries of a column that is read with dictionaries, at most: all of them are
 # decoded for the first rows.
-_MOST_CODED = 64 * 1024
+_MAX_CODED = 64 * 1024
 _CODE_BITS = 32
 
 
@@ -44,7 +44,7 @@ def are_read_as_numbers(plan: LeafPlan) -> bool:
     if plan.form is PointForm.VALUES:
         return True
     if is_coded(plan.data_type):
-        return int(plan.pages[:, PageColumn.ITEM_COUNT].sum()) <= _MOST_CODED
+        return int(plan.pages[:, PageColumn.ITEM_COUNT].sum()) <= _MAX_CODED
     bits = value_bits(plan.data_type) or 0
     return plan.form is PointForm.INDICES and bits > 0 and bits % 8 == 0
 

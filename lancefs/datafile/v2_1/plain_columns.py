@@ -27,7 +27,7 @@ from lancefs.datafile.v2_1.text_columns import TextColumns
 from lancefs.storage import ByteRange, Bytes
 
 # Bytes of chunk tables that are kept at most; more are looked at in the file.
-_MOST_TABLES = 4 * 1024 * 1024
+_MAX_TABLES = 4 * 1024 * 1024
 
 
 class PlainColumns:
@@ -119,7 +119,7 @@ class PlainColumns:
         # The index of a full-zip page is looked at where it is: only where some rows are.
         has_table = np.flatnonzero(self._pages[:, PageColumn.VALUES] != Stored.ZIPPED)
         bounds = self._pages[has_table, PageColumn.TABLE : PageColumn.TABLE_END + 1]
-        if int((bounds[:, 1] - bounds[:, 0]).sum()) > _MOST_TABLES:
+        if int((bounds[:, 1] - bounds[:, 0]).sum()) > _MAX_TABLES:
             return self._pages, None
         tables = [data[start:end] for start, end in bounds.tolist()]
         ends, pages = np.cumsum([len(table) for table in tables]), self._pages.copy()

@@ -35,30 +35,30 @@ if TYPE_CHECKING:
 
 # Most rows that are read in this way, most bytes of the chunk table of a page, which is walked up
 # to its end for every read, and the share of a column's rows above which whole pages are quicker.
-MOST_ROWS = 4096
+MAX_ROWS = 4096
 # Rows in a row of many leaves are read in this way too, as far as Python takes most of the time
 # that the general way takes for each leaf.
-_MOST_IN_A_ROW = 16 * 1024
-_LEAST_LEAVES = 16
+_MAX_IN_A_ROW = 16 * 1024
+_MIN_LEAVES = 16
 # So are spans of rows that lie apart, such as pages of an index: of a block of packed numbers each
 # at least, and of so many rows on average and in all at most that memory is used again.
-_LEAST_SPAN, _MOST_SPAN, _MOST_OF_SPANS = 1024, 64 * 1024, 1024 * 1024
+_MIN_SPAN, _MAX_SPAN, _MAX_OF_SPANS = 1024, 64 * 1024, 1024 * 1024
 # Rows in a row of columns that may not all be plain are read by the kernel of plain ones where they
 # are more than these.
 _FEW_PLAIN = 256
-MOST_TABLE_BYTES = 64 * 1024
-_LEAST_SHARE = 4
+MAX_TABLE_BYTES = 64 * 1024
+_MIN_SHARE = 4
 # Rows up to which a column is read in this way also as a whole: the general way takes longer for
 # each leaf than kernels for so many values.
 _FEW_OF_ALL = 256
-_MOST_ITEMS = 64 * 1024  # of lists, that rows are likely to have
+_MAX_ITEMS = 64 * 1024  # of lists, that rows are likely to have
 # In place of the bits of a value: an Arrow dictionary of strings; decimals whose low 64 bits are
 # given.
 CODED, NARROW = -1, -2
 FEW_PAGES = 8  # of a column whose plan is kept for the next file
 
 _WIDTHS = (8, 16, 32, 64)  # bits of values that are bit-packed
-_MOST_BITS = 256  # of a plain value: those of a decimal
+_MAX_BITS = 256  # of a plain value: those of a decimal
 _LEVEL_BITS = 16
 NARROW_BITS = 64
 SPAN_BITS = 128  # the start and the end of a string
@@ -153,7 +153,7 @@ class PagePart:
 # Small dictionaries by their bytes: those of categories are the same in most files of a table, and
 # take longer to decode than a few rows.
 _KNOWN: dict[tuple[MiniBlock, bytes, pa.DataType], tuple[pa.Array, int]] = {}
-_MOST_KNOWN = 256
+_MAX_KNOWN = 256
 _SMALL_DICTIONARY = 16 * 1024  # bytes, decoded
 
 
@@ -168,7 +168,7 @@ def _decoded(description: MiniBlock, packed: Bytes, data_type: pa.DataType) -> t
     longest = int(lengths_of(block).max(initial=0)) if has_offsets(data_type) else 0
     made = in_own_memory(dictionary_items(block, data_type)), longest
     if is_small and made[0].nbytes <= _SMALL_DICTIONARY:
-        if len(_KNOWN) >= _MOST_KNOWN:
+        if len(_KNOWN) >= _MAX_KNOWN:
             _KNOWN.clear()
         _KNOWN[key] = made
     return made
@@ -445,7 +445,7 @@ def _plan_chunks(
     description.check_buffers(page)
     table, chunks = page.buffers[:2]
     items = page.buffers[2] if description.has_dictionary else chunks
-    if table[1] - table[0] > MOST_TABLE_BYTES:
+    if table[1] - table[0] > MAX_TABLE_BYTES:
         return None
     return plan.form, (*table, *chunks, *plan.stored, *items, plan.items)
 
@@ -490,7 +490,7 @@ def value_bits(data_type: pa.DataType) -> int | None:
         bits = int(data_type.bit_width)
     except ValueError:  # a type of variable width
         return 0 if has_offsets(data_type) else None
-    return bits if 0 < bits <= _MOST_BITS else None
+    return bits if 0 < bits <= _MAX_BITS else None
 
 
 def has_parts(form: PointForm) -> bool:
@@ -621,7 +621,7 @@ def _flat_bits(encoding: CompressiveEncoding) -> int | None:
     return int(encoding.flat.bits_per_value)
 
 
-def is_worthwhile(count: int, rows: int, values: int, most: int = MOST_ROWS) -> bool:
+def is_worthwhile(count: int, rows: int, values: int, most: int = MAX_ROWS) -> bool:
     """Whether rows are few enough to be read singly.
 
     Args:
@@ -630,8 +630,8 @@ def is_worthwhile(count: int, rows: int, values: int, most: int = MOST_ROWS) -> 
         values: Number of values of these, which are the items where the column has lists.
         most: Rows that are read in this way at most; see `most_rows`.
     """
-    is_few = 0 < count <= min(most, max(rows // _LEAST_SHARE, _FEW_OF_ALL))
-    return is_few and count * values // rows <= max(most, _MOST_ITEMS)
+    is_few = 0 < count <= min(most, max(rows // _MIN_SHARE, _FEW_OF_ALL))
+    return is_few and count * values // rows <= max(most, _MAX_ITEMS)
 
 
 def most_rows(ranges: Sequence[RowRange]) -> int:
@@ -640,14 +640,14 @@ def most_rows(ranges: Sequence[RowRange]) -> int:
     Rows that follow each other are unpacked a block at a time, and the general way takes some
     hundred microseconds for each range.
     """
-    if len(ranges) < 2 or count_rows(ranges) < _LEAST_SPAN * len(ranges):
-        return MOST_ROWS
-    return min(_MOST_SPAN * len(ranges), _MOST_OF_SPANS)
+    if len(ranges) < 2 or count_rows(ranges) < _MIN_SPAN * len(ranges):
+        return MAX_ROWS
+    return min(_MAX_SPAN * len(ranges), _MAX_OF_SPANS)
 
 
 def are_in_a_row(leaves: int, ranges: Sequence[RowRange]) -> bool:
     """Whether rows of so many leaves are quicker read by the kernel as they follow each other."""
-    return leaves >= _LEAST_LEAVES and len(ranges) == 1 and 0 < count_rows(ranges) <= _MOST_IN_A_ROW
+    return leaves >= _MIN_LEAVES and len(ranges) == 1 and 0 < count_rows(ranges) <= _MAX_IN_A_ROW
 
 
 def may_be_plain(field: Field) -> bool:

@@ -19,7 +19,7 @@ from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.storage import Bytes
 
 # Groups of leaves whose plans are kept as one: streams and views read some columns at a time.
-_MOST_PLANS = 16
+_MAX_PLANS = 16
 
 
 class Understood:
@@ -32,7 +32,7 @@ class Understood:
 
     def __init__(self) -> None:
         self.plans: dict[tuple[int, bool], tuple[Field | None, LeafPlan | None]] = {}
-        self.file_plans: deque[FilePlan] = deque(maxlen=_MOST_PLANS)
+        self.file_plans: deque[FilePlan] = deque(maxlen=_MAX_PLANS)
 
     @property
     def kept_bytes(self) -> int:

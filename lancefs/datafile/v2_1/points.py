@@ -42,8 +42,8 @@ from lancefs.storage import Bytes
 
 _INDICES = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
 _SMALL = 64 * 1024  # bytes of strings that are not counted
-_MOST_BYTES = 1 * 1024 * 1024  # of values that share memory
-_MOST_MEMORIES = 8  # layouts of the memory of leaves that are kept
+_MAX_BYTES = 1 * 1024 * 1024  # of values that share memory
+_MAX_MEMORIES = 8  # layouts of the memory of leaves that are kept
 _ALIGN = 64  # bytes, of the values of a leaf and of their validity
 
 
@@ -259,7 +259,7 @@ def in_groups(bits: Ints, counts: Ints) -> Iterator[range]:
     """
     first, size = 0, 0
     for number, own in enumerate((counts * bits // 8).tolist()):
-        if number > first and size + own > _MOST_BYTES:
+        if number > first and size + own > _MAX_BYTES:
             yield range(first, number)
             first, size = number, 0
         size += own
@@ -303,7 +303,7 @@ def _memory(reading: Reading, leaves: range) -> LeafMemory:
         tables = reading.counts, table.bits, reading.has_levels, reading.wanted
         memory = leaf_memory(*tables, leaves)
         if is_kept:
-            if len(table.memories) >= _MOST_MEMORIES:
+            if len(table.memories) >= _MAX_MEMORIES:
                 table.memories.clear()
             table.memories[key] = memory
     return memory

@@ -45,7 +45,7 @@ from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
 from lancefs.datafile.v2_1.number_columns import are_read_as_numbers, is_coded
 from lancefs.datafile.v2_1.plain_columns import PlainColumns
 from lancefs.datafile.v2_1.point_plans import (
-    MOST_ROWS,
+    MAX_ROWS,
     LeafPlan,
     are_in_a_row,
     are_plainly_read,
@@ -67,8 +67,8 @@ if TYPE_CHECKING:
 # A leaf, and how kernels read it.
 _PlannedLeaf: TypeAlias = tuple[LeafField, LeafPlan]
 # Bytes of the chunk tables of all groups of plain columns, about.
-_MOST_TABLES = 8 * 1024 * 1024
-_MOST_ASKED = 4  # groups of fields that are kept in mind
+_MAX_TABLES = 8 * 1024 * 1024
+_MAX_ASKED = 4  # groups of fields that are kept in mind
 
 
 class _Asked:
@@ -109,7 +109,7 @@ class _Understood(Understood):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked = deque[_Asked](maxlen=_MOST_ASKED)
+        self.asked = deque[_Asked](maxlen=_MAX_ASKED)
         self.planned: tuple[Sequence[LeafField], bool, Sequence[_PlannedLeaf]] = (), False, ()
         self.plain = KeptByFields[PlainColumns | None]()
         self.packed: dict[int, Field] = {}
@@ -185,7 +185,7 @@ class StructuralReader(PointReader):
             None where `fetch` has to read them, or say what is wrong.
         """
         count = count_rows(ranges)
-        if not 0 < count <= MOST_ROWS:
+        if not 0 < count <= MAX_ROWS:
             return None
         if not asked.is_planned:
             yield from self._plan_few(asked)
@@ -296,7 +296,7 @@ class StructuralReader(PointReader):
         )
         planned = [self._plain_leaves(own) for own in leaves]
         columns = PlainColumns(fields, planned) if any(planned) else None
-        if self._understood.table_bytes > _MOST_TABLES:
+        if self._understood.table_bytes > _MAX_TABLES:
             self._understood.plain.clear()
         self._understood.plain.put(fields, columns)
         return columns

@@ -25,7 +25,7 @@ from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
 from lancefs.datafile.v2_1.point_plans import (
     CODED,
-    MOST_TABLE_BYTES,
+    MAX_TABLE_BYTES,
     LeafPlan,
     PagePart,
     PlanTable,
@@ -192,7 +192,7 @@ def _plan(field: Field, bits: int, pages: Ints, rows: Ints, data: Bytes) -> Leaf
     own, items, needed, has_items = pages[:, FileColumn.ROWS], *known[:, -3:].T
     tables = pages[:, FileColumn.FIRST_END] - pages[:, FileColumn.FIRST]
     is_sound = (own == rows) & (own == items) & (pages[:, FileColumn.BUFFERS] >= needed)
-    if not (is_sound & (tables <= MOST_TABLE_BYTES)).all():
+    if not (is_sound & (tables <= MAX_TABLE_BYTES)).all():
         return None
     plans = np.empty((len(pages), len(PageColumn)), np.int64)
     plans[:, PageColumn.FIRST_ROW] = np.cumsum(rows) - rows

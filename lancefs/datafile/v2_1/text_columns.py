@@ -26,13 +26,13 @@ from lancefs.datafile.v2_1.points import Points
 from lancefs.errors import CorruptFile, MemoryLimitExceeded
 from lancefs.storage import Bytes
 
-_MOST_BYTES = 1024 * 1024  # of columns that share memory
+_MAX_BYTES = 1024 * 1024  # of columns that share memory
 # Bytes of a page whose codes of FSST a kernel counts with 32 bits, also where they are decoded.
-_MOST_PAGE_BYTES = LARGEST // 8
+_MAX_PAGE_BYTES = LARGEST // 8
 _SPARE = 1 / 8  # of the bytes that texts are likely to have, for those that have more
 # Bytes of texts for which there is room before they are counted: a batch may be longer than the one
 # before it, whose rows were long.
-_MOST_LIKELY = 64 * 1024 * 1024
+_MAX_LIKELY = 64 * 1024 * 1024
 _LIKELY_ITEM = 8  # bytes of an item of a dictionary before any was read
 
 
@@ -42,7 +42,7 @@ def are_read_as_texts(plan: LeafPlan) -> bool:
         return False
     pages = plan.pages
     sizes = pages[:, PageColumn.CHUNKS_END] - pages[:, PageColumn.CHUNKS]
-    return not (sizes > _MOST_PAGE_BYTES).any()
+    return not (sizes > _MAX_PAGE_BYTES).any()
 
 
 class TextColumns:
@@ -86,7 +86,7 @@ class TextColumns:
         count = rows[1] - rows[0]
         parts = self._known.parts_of(source.data, rows)
         likely = (self._likely * (count * (1 + _SPARE))).astype(np.int64)
-        if likely.sum() > min(_MOST_LIKELY, room(self._stored, is_whole=False)):
+        if likely.sum() > min(_MAX_LIKELY, room(self._stored, is_whole=False)):
             likely[:] = 0  # the bytes are counted first
         found, looked_at = self._read(source, parts, rows, likely)
         sizes: Ints = np.array([one.size for one in found], np.int64)
@@ -126,7 +126,7 @@ class TextColumns:
         fixed = offsets + _aligned(self._have_levels[some] * ((count + 7) // 8))
         rooms = _aligned(likely[some]) + ALIGN
         ends = np.cumsum(fixed + rooms)
-        _, memory = np.unique((ends - fixed - rooms) // _MOST_BYTES, return_inverse=True)
+        _, memory = np.unique((ends - fixed - rooms) // _MAX_BYTES, return_inverse=True)
         fixed_sizes = np.bincount(memory, fixed).astype(np.int64)
         sizes = fixed_sizes + np.bincount(memory, rooms).astype(np.int64)
         reserve(int(fixed_sizes.sum()), self._stored)

@@ -20,7 +20,7 @@ from lancefs.index.text.characters import letters, lower
 from lancefs.index.text.folding import fold
 
 # Words of which it is remembered what becomes of them.
-_MOST_KNOWN = 64 * 1024
+_MAX_KNOWN = 64 * 1024
 # Releases of Snowball before find other stems of some words than Lance does.
 _STEMMER = (3, 1)
 _WITHOUT_STEMMER = (
@@ -111,7 +111,7 @@ class Analyzer:
             token = change(token)
             if token is None:
                 break
-        if len(self._known) >= _MOST_KNOWN:
+        if len(self._known) >= _MAX_KNOWN:
             self._known.clear()
         self._known[word] = token
         return token

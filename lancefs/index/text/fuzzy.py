@@ -8,7 +8,7 @@ looks them up. Whoever wrote the tokens cannot make a walk longer than a bound.
 from __future__ import annotations
 
 # Transitions of a token map, and distances, that are looked at for one word.
-_MOST_WORK = 8_000_000
+_MAX_WORK = 8_000_000
 
 # Words of fewer characters are found as they are, and with one edit, where none is asked for.
 _WITHOUT_EDITS = 3
@@ -81,7 +81,7 @@ class FuzzyWord:
             ValueError: It is too much.
         """
         self._work += work
-        if self._work > _MOST_WORK:
+        if self._work > _MAX_WORK:
             raise ValueError(
                 f"too many words are close to {self._word[:40]!r}; search for it with a smaller "
                 "fuzziness, or a longer prefix_length"

@@ -22,7 +22,7 @@ _ROUNDED = 1 - 1e-4
 # Documents of a part, of which the best score is found first.
 _PART = 256
 # A slop that is as good as any larger one.
-_MOST_SLOP = 1 << 40
+_MAX_SLOP = 1 << 40
 
 _NOTHING = np.empty(0, np.int64), np.empty(0, np.float32)
 
@@ -253,6 +253,6 @@ def _has_phrase(
     found: tuple[Ints, Ints] | None = None
     for token in tokens:
         lists, own = documents.positions(token.text), common.places[token.text]
-        found = follow_words(lists, own, found, token.position, min(slop, _MOST_SLOP))
+        found = follow_words(lists, own, found, token.position, min(slop, _MAX_SLOP))
     assert found is not None
     return np.diff(found[0]) > 0

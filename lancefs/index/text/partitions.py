@@ -29,7 +29,7 @@ _PLACES_BUDGET = 64 * 1024 * 1024
 # Memory of the open files of a partition, about.
 _READERS_BYTES = 32 * 1024
 # Tokens whose numbers a partition remembers.
-_MOST_KNOWN = 128
+_MAX_KNOWN = 128
 
 _POSTINGS: BudgetCache[tuple[object, int], Postings] = BudgetCache(_BUDGET)
 _PLACES: BudgetCache[tuple[object, int], WordPlaces] = BudgetCache(_PLACES_BUDGET)
@@ -216,7 +216,7 @@ class TextPartition:
             )
             error.path = self._postings.url
             raise error
-        if len(self._numbers) >= _MOST_KNOWN:
+        if len(self._numbers) >= _MAX_KNOWN:
             self._numbers.clear()
         self._numbers[token] = number
         return number

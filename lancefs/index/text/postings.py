@@ -28,7 +28,7 @@ BLOCK_SIZES = tuple(_SCORE)
 # How the last block is stored.
 FIXED, VARINTS = "fixed32_v1", "varint_delta_v1"
 TAIL_CODECS = (FIXED, VARINTS)
-_MOST_VARINT = 5  # bytes of a number of 32 bits
+_MAX_VARINT = 5  # bytes of a number of 32 bits
 
 
 class PostingFormat(NamedTuple):
@@ -145,7 +145,7 @@ def _add_exceptions(counts: Numbers32, listed: bytes, number: int, width: int) -
         end = at + 1
         while end < len(listed) and listed[end] & 0x80:
             end += 1
-        if end >= len(listed) or end - at > _MOST_VARINT:
+        if end >= len(listed) or end - at > _MAX_VARINT:
             raise CorruptFile("the exceptions of a block of a token are damaged")
         value = sum(
             (byte & 0x7F) << 7 * place for place, byte in enumerate(listed[at + 1 : end + 1])
@@ -240,7 +240,7 @@ def read_varints(data: Array) -> Numbers32:
         raise CorruptFile("the last number of a sequence does not end")
     starts = np.concatenate([np.zeros(1, np.int64), ends + 1])[:-1]
     places = np.arange(len(data)) - np.repeat(starts, ends - starts + 1)
-    if len(places) and places.max() >= _MOST_VARINT:
+    if len(places) and places.max() >= _MAX_VARINT:
         raise CorruptFile("a number of more than 32 bits")
     parts = (data & 0x7F).astype(np.uint64) << (7 * places).astype(np.uint64)
     numbers = np.add.reduceat(parts, starts) if len(starts) else parts

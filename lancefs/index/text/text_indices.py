@@ -48,7 +48,7 @@ METADATA = "metadata.lance"
 
 # Bytes of documents and token maps that a process keeps.
 _BUDGET = 128 * 1024 * 1024
-_MOST_PARTITIONS = 64 * 1024
+_MAX_PARTITIONS = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def _partition_numbers(metadata: IndexReader) -> list[int]:
         found = json.loads(metadata.metadata.get("partitions", b""))
     except (ValueError, RecursionError) as error:
         raise metadata.damage(f"its partitions are no JSON: {error}") from error
-    is_list = isinstance(found, list) and len(found) <= _MOST_PARTITIONS
+    is_list = isinstance(found, list) and len(found) <= _MAX_PARTITIONS
     if not is_list or not all(type(one) is int and one >= 0 for one in found):
         raise metadata.damage("its partitions are no list of numbers")
     if len(set(found)) != len(found):

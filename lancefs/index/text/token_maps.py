@@ -32,7 +32,7 @@ _EMPTY_FINAL = 0
 # The bytes that a node of one transition may name by their places, from 1 on.
 _COMMON = b"te/oasripcnw.hlm-du012g=:bf3y5&_4v9678k%?xCDASFIBEjPTzRNM+LOqHGWUV"[:63]
 # Nodes with more transitions have a table of 256 bytes, from inputs to transitions.
-_MOST_WITHOUT_TABLE = 32
+_MAX_WITHOUT_TABLE = 32
 
 # Bytes of a path that cost as much as a transition, where a walk goes far.
 _PATH = 64
@@ -254,7 +254,7 @@ class TransducerTokens:
             count = 256 if count == 1 else count
         at -= 1
         sizes = self._byte(at)
-        return count, at - (256 if count > _MOST_WITHOUT_TABLE else 0), sizes >> 4, sizes & 0xF
+        return count, at - (256 if count > _MAX_WITHOUT_TABLE else 0), sizes >> 4, sizes & 0xF
 
     def _final_output(self, address: int) -> int | None:
         """Return what is added where a token ends at a node; None if none ends there."""

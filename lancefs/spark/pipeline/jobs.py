@@ -19,7 +19,7 @@ from lancefs.spark.shipping import task
 logger = get_logger("lancefs.spark")
 
 # More tasks than this make Spark itself slow; pieces then share tasks.
-_MOST_TASKS = 20_000
+_MAX_TASKS = 20_000
 _SECONDS = 1.0  # between looks at the progress
 _LONG = 1 << 16  # rows of a range of which each core gets a part
 
@@ -49,9 +49,9 @@ def run_pieces(
     """
     if not count:
         return []
-    pieces = spark.range(0, count, 1, min(count, _MOST_TASKS))
+    pieces = spark.range(0, count, 1, min(count, _MAX_TASKS))
     results = pieces.mapInArrow(task(owner, *arguments), "result string")
-    with _progress(spark, what, min(count, _MOST_TASKS)), explained():
+    with _progress(spark, what, min(count, _MAX_TASKS)), explained():
         return [row[0] for row in results.collect()]
 
 

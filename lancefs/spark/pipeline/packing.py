@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from lancefs.table.fragments import Fragment
 
 # Bytes below which a task mostly waits for Spark, so that no core is worth being used for less.
-_LEAST_BYTES = 8 * 1024 * 1024
+_MIN_BYTES = 8 * 1024 * 1024
 
 # Positions of the first and the last of some consecutive fragments in the manifest.
 Pack = tuple[int, int]
@@ -30,7 +30,7 @@ def pack(
     """
     sizes = [fragments[position].size for position in positions]
     share = sum(size or 0 for size in sizes) // max(cores, 1)
-    most = min(target_bytes, max(share, _LEAST_BYTES))
+    most = min(target_bytes, max(share, _MIN_BYTES))
     packs: list[Pack] = []
     left = 0  # bytes for which the last piece has room
     for position, size in zip(positions, sizes, strict=True):

@@ -34,7 +34,7 @@ _LENGTH = struct.Struct("<Q")
 _VALUES = struct.Struct("<QQB")
 _BUFFER = struct.Struct("<q")
 # Bytes of the largest file that is kept: dictionaries are held in memory as well.
-_MOST_BYTES = 1 << 30
+_MAX_BYTES = 1 << 30
 # No null count or extent is as large: the sums of several still fit 64 bits.
 _LARGEST_MEASURE = 1 << 48
 
@@ -68,7 +68,7 @@ class LayoutCache:
             The dictionaries; None if the cache has no valid file for the view.
         """
         try:
-            data = self._folder.read(_name(digest), _MOST_BYTES)
+            data = self._folder.read(_name(digest), _MAX_BYTES)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -101,7 +101,7 @@ class LayoutCache:
         """
         table = np.concatenate([np.empty((len(measures.batches), 0), "<i8"), *measures.columns], 1)
         data = _format(table, dictionaries)
-        if len(data) > _MOST_BYTES:
+        if len(data) > _MAX_BYTES:
             return
         try:
             self._folder.write(_name(digest), data)

@@ -25,7 +25,7 @@ from lancefs.views.arrow import unified_dictionaries
 from lancefs.views.arrow.arrow_layout import Layout, lay_out
 from lancefs.views.arrow.bodies import encode
 from lancefs.views.arrow.layout_cache import LayoutCache
-from lancefs.views.arrow.measures import LEAST_TOGETHER, Measures, OtherLayout
+from lancefs.views.arrow.measures import MIN_TOGETHER, Measures, OtherLayout
 from lancefs.views.arrow.small_batches import are_plain, encode_batches
 from lancefs.views.arrow.unified_dictionaries import UnifiedDictionaries
 from lancefs.views.view import Key, View, known_size, note_size
@@ -282,7 +282,7 @@ class LazyFile(View):
             return
         with content.lock:
             group = content.measures.small_group(batch)
-            if len(group) < LEAST_TOGETHER:
+            if len(group) < MIN_TOGETHER:
                 return
             arrays = content.measures.read_small(group, missing)
             if self._encode_ahead(group, missing, arrays):

@@ -57,9 +57,9 @@ _ARRAYS: BudgetCache[ColumnKey, pa.Array] = BudgetCache(128 * 1024 * 1024)
 # Number of columns that are read in one round of requests for their measures.
 _COLUMNS_TOGETHER = 8
 # Number of batches of small fragments that are read ahead, at most.
-_MOST_TOGETHER = 64
+_MAX_TOGETHER = 64
 # And at least: values of fewer batches are cached, so that all readers share them.
-LEAST_TOGETHER = 8
+MIN_TOGETHER = 8
 # Number of threads for a remote store, which mostly wait.
 REQUESTS = 8
 
@@ -237,7 +237,7 @@ class Measures:
         """Return a batch and those after it that are small fragments which can be read as one."""
         if self._is_remote:
             return [batch]
-        following = range(batch, min(batch + _MOST_TOGETHER, len(self.batches)))
+        following = range(batch, min(batch + _MAX_TOGETHER, len(self.batches)))
         following = following[: rows_together(self.batches.rows[following])[0]]
         if self.batches.plain_run(following) is not None:
             return list(following)
@@ -389,7 +389,7 @@ class Measures:
 
     def _parts(self, batches: Sequence[int], columns: Sequence[int]) -> list[Sequence[int]]:
         """Return the columns to measure in parts that different threads may read."""
-        if not self._is_remote and len(batches) >= LEAST_TOGETHER:
+        if not self._is_remote and len(batches) >= MIN_TOGETHER:
             return [columns]  # of small files, which are read once
         starts = range(0, len(columns), _COLUMNS_TOGETHER)
         return [columns[start : start + _COLUMNS_TOGETHER] for start in starts]
@@ -399,7 +399,7 @@ class Measures:
 
         In one thread: several would wait for each other at each of the many calls of the system.
         """
-        run = self.batches.plain_run(batches) if len(batches) >= LEAST_TOGETHER else None
+        run = self.batches.plain_run(batches) if len(batches) >= MIN_TOGETHER else None
         if run is None:
             return False
         try:
@@ -421,7 +421,7 @@ class Measures:
         left = iter(batches)
         for group in group_small([self.batches[batch] for batch in batches]):
             numbers = list(islice(left, len(group)))
-            if len(group) >= LEAST_TOGETHER and self._are_small(group):
+            if len(group) >= MIN_TOGETHER and self._are_small(group):
                 with suppress(MemoryLimitExceeded):  # outlines take less memory
                     self.read_small(numbers, columns)
                     continue

@@ -24,7 +24,7 @@ from lancefs.storage import Bytes
 # The header of a block with offsets of 32 bits, as all but the first releases write it.
 _HEADER = np.dtype([("bits", "<u4"), ("texts", "<u4")])
 # Blocks that are worth joining, and offsets of all of them that may be looked at together.
-_MANY_BLOCKS, _MOST_AT_ONCE = 4, 128 * 1024
+_MANY_BLOCKS, _MAX_AT_ONCE = 4, 128 * 1024
 
 
 def decode_chunks(encoding: Variable, buffers: Sequence[Chunked], counts: Ints) -> Block:
@@ -87,7 +87,7 @@ def _decode_with_offsets(encoding: Variable, buffers: Sequence[Chunked], counts:
 
 def decode_blocks(encoding: Variable, buffer: Chunked, counts: Ints) -> Block:
     _offset_width(encoding)
-    if len(counts) >= _MANY_BLOCKS and int(counts.sum()) + len(counts) <= _MOST_AT_ONCE:
+    if len(counts) >= _MANY_BLOCKS and int(counts.sum()) + len(counts) <= _MAX_AT_ONCE:
         joined = _join_blocks(buffer, counts)
         if joined is not None:
             return joined

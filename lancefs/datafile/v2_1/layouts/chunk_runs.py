@@ -33,11 +33,11 @@ from lancefs.errors import CorruptFile
 from lancefs.storage import ByteRange, Bytes
 
 # Largest run, in bytes, that is decoded together with others: its bytes are copied for it.
-_MOST_JOINED_BYTES = 256 * 1024
+_MAX_JOINED_BYTES = 256 * 1024
 # Pages with at most this many bytes and values are read whole, even for a few of their rows: this
 # takes less time than finding the chunks that hold the rows.
-_MOST_WHOLE_BYTES = 64 * 1024
-_MOST_WHOLE_VALUES = 16 * 1024
+_MAX_WHOLE_BYTES = 64 * 1024
+_MAX_WHOLE_VALUES = 16 * 1024
 
 
 class ChunkRun(NamedTuple):
@@ -68,7 +68,7 @@ class ChunkRun(NamedTuple):
     @property
     def kind(self) -> Hashable | None:
         """Key that runs share which one call can decode; None for a run too large to be copied."""
-        is_small = len(self.chunks) <= _MOST_JOINED_BYTES
+        is_small = len(self.chunks) <= _MAX_JOINED_BYTES
         return (self.make, self.description.kind) if is_small else None
 
     def is_followed_by(self, other: ChunkRun) -> bool:
@@ -79,7 +79,7 @@ class ChunkRun(NamedTuple):
             other.dictionary, PageDictionaries
         ):
             return False
-        if max(len(self.chunks), len(other.chunks)) > _MOST_JOINED_BYTES:
+        if max(len(self.chunks), len(other.chunks)) > _MAX_JOINED_BYTES:
             return False
         if self.make is not other.make:
             return False
@@ -122,7 +122,7 @@ def request_whole(
     description.check_buffers(page)
     buffers = page.buffers[: 2 + description.has_dictionary]
     start, end = buffers[1]
-    is_small = end - start <= _MOST_WHOLE_BYTES and description.items <= _MOST_WHOLE_VALUES
+    is_small = end - start <= _MAX_WHOLE_BYTES and description.items <= _MAX_WHOLE_VALUES
     if not is_small and (len(wanted) != 1 or wanted[0] != (0, page.rows)):
         return None
     return Request(buffers, partial(_open_whole, description, make, page.rows, wanted))
