@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from duckdb_adapter import functions
 from duckdb_adapter.frames import Source
-from duckdb_adapter.kept_versions import forget
 from duckdb_adapter.lake_names import LakeTable, parse_lake_name
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.pins import Use
@@ -24,7 +23,7 @@ from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.table_uses import StatementTable, TableUses, table_uses
 from duckdb_adapter.queries.trees import needs_all_rows
 from duckdb_adapter.sources.arrow_source import CountedDataset, make_source, make_table_source
-from duckdb_adapter.sources.column_values import are_values_kept
+from duckdb_adapter.sources.column_values import are_values_cached
 from duckdb_adapter.sources.counted import CountedRows
 from duckdb_adapter.sources.extremes import extreme_rows
 from duckdb_adapter.sources.filtered import FilteredRows
@@ -38,6 +37,7 @@ from duckdb_adapter.sources.top_n import TopNRows
 from duckdb_adapter.sources.unions import TableUnion
 from duckdb_adapter.sources.value_counts import ValueCountRows, value_count_rows
 from duckdb_adapter.storage import Storage
+from duckdb_adapter.version_cache import forget
 from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
 
@@ -160,7 +160,7 @@ class Claim:
         is_counted = isinstance(self.rows, RowSource) and len(self.rows.schema) > 1
         return f" EXCLUDE ({COUNTER})" if is_counted else ""
 
-    def narrowed_to(self, text: str, look: LookContext | None = None) -> Claim:
+    def restricted_to(self, text: str, look: LookContext | None = None) -> Claim:
         """Return the claim with the rows as far as a query uses them.
 
         Args:
@@ -182,7 +182,7 @@ class Claim:
         return replace(self, rows=rows, statement=text, columns=columns, replaced=replaced)
 
     def _used_rows(self, rows: Rows, uses: TableUses, look: LookContext | None) -> AnyRows:
-        """Return rows as far as a query uses them; see `narrowed_to`."""
+        """Return rows as far as a query uses them; see `restricted_to`."""
         dataset = rows.dataset
         first = uses.first_rows
         if first is not None and not (first.calls and look is None):
@@ -286,7 +286,7 @@ def _known_rows(
     counted = None
     if used.no_values:
         counted = MemberRows(rows.dataset, used).counted(settings.finds_file)
-    if counted is not None or not are_values_kept(rows):
+    if counted is not None or not are_values_cached(rows):
         return counted
     shown = MemberRows(rows.dataset, used) if used.members else rows
     extremes = extreme_rows(shown, query, lambda: not settings.collation())

@@ -119,7 +119,7 @@ class Looks:
             bound = self._bound.find(database, claim) if captured == 1 else None
             # Where it is not clear which version is meant, DuckDB has to read what it captured.
             claim, text = (claim, "") if bound is None else (bound, text)
-        claim = claim.narrowed_to(text, LookContext(use, settings))
+        claim = claim.restricted_to(text, LookContext(use, settings))
         return NameAnswer(claim.select(), claim.alias, claim.sources())
 
 

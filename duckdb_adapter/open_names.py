@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from duckdb_adapter.kept_versions import open_kept
 from duckdb_adapter.paths import TableName, parse_name
 from duckdb_adapter.storage import Storage
+from duckdb_adapter.version_cache import open_cached
 from lancefs.errors import NotALanceTable
 from lancefs.lance_dataset import LanceDataset
 from lancefs.masking import mask_secrets
@@ -119,7 +119,7 @@ class _Place:
         # A local table is the same by its path and by a URL.
         where = (store.maps if store.is_local else store.fs, store.root)
         version = self.storage.pins.open(
-            where, self.ref, lambda wanted: open_kept(store, wanted, rules)
+            where, self.ref, lambda wanted: open_cached(store, wanted, rules)
         )
         return NamedTable(LanceDataset(version, use_index=use_index), version.resolved)
 

@@ -86,7 +86,7 @@ class Scope:
         if claim is None:
             return False
         try:
-            self._variables[name] = self._relation(claim.narrowed_to(self._text))
+            self._variables[name] = self._relation(claim.restricted_to(self._text))
         except LanceError as error:
             raise duckdb.InvalidInputException(f"Invalid Input Error: {error}") from error
         self.names.add(name)  # only now: an error in a rehearsal is raised when the query is run

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lancefs.filesystem import LanceFileSystem
     from lancefs.lance_dataset import LanceDataset
     from lancefs.opening import dataset, open
-    from lancefs.scan.kept_ranges import keep_ranges
+    from lancefs.scan.range_files import keep_ranges
     from lancefs.search.text_query import (
         BooleanQuery,
         BoostQuery,
@@ -53,7 +53,7 @@ _HOMES = {
     "MatchQuery": "lancefs.search.text_query",
     "MultiMatchQuery": "lancefs.search.text_query",
     "PhraseQuery": "lancefs.search.text_query",
-    "keep_ranges": "lancefs.scan.kept_ranges",
+    "keep_ranges": "lancefs.scan.range_files",
     "kernels_in_use": "lancefs.datafile.kernels",
     "dataset": "lancefs.opening",
     "open": "lancefs.opening",

@@ -508,7 +508,7 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         blobs: Blobs = "descriptors",
         dictionary_columns: Collection[str] = (),
         validity_columns: Collection[str] = (),
-        narrow_columns: Collection[str] = (),
+        decimal64_columns: Collection[str] = (),
         fragments: Iterable[Any] | None = None,
         max_memory: int | None = None,
         use_index: bool = True,
@@ -542,8 +542,8 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
             validity_columns: Columns of which only is read which values are missing: they come as
                 booleans, true where there is a value and null where it is missing. Most values are
                 not decoded for it, and pages that say that none is missing are not read.
-            narrow_columns: Columns of decimals of up to 18 digits that come as `decimal64`, which
-                pyarrow has since 19.
+            decimal64_columns: Columns of decimals of up to 18 digits that come as `decimal64`,
+                which pyarrow has since 19.
             fragments: Fragments to read, in this order: ids, or objects of `get_fragments`.
             max_memory: Bytes of memory that a read may take: what it decodes at a time, and what
                 `to_table` and `take` return. By default that of `lancefs.open`; without any, only
@@ -576,7 +576,7 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
             blobs=blobs,
             dictionary_columns=dictionary_columns,
             validity_columns=validity_columns,
-            narrow_columns=narrow_columns,
+            decimal64_columns=decimal64_columns,
             fragments=fragments,
             max_memory=max_memory,
             use_index=use_index and self._use_index,

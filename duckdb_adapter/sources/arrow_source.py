@@ -89,7 +89,7 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
     from duckdb._sources.nodes import Untranslatable
     from duckdb._sources.pyarrow import PyArrowTableSource
 
-    from duckdb_adapter.sources.predicates import is_narrow, predicate_columns, translated
+    from duckdb_adapter.sources.predicates import is_selective, predicate_columns, translated
 
     class LanceSource(ArrowScanSource):
         """Rows as a source of DuckDB's Arrow scan."""
@@ -131,7 +131,7 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
             # DuckDB takes what it tests itself for a fifth of the rows, and would put joins in an
             # order that is good for so few.
             kinds = [self._rows.plain_field(name).type for name in predicate_columns(predicate)]
-            is_wide = not is_narrow(predicate, kinds)
+            is_wide = not is_selective(predicate, kinds)
             is_left = is_wide and self._rows.keeps_most(filter) and self._is_alone()
             if self._planned is not None:
                 self._planned.add(filter, is_left)

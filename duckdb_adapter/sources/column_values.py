@@ -14,7 +14,7 @@ import pyarrow as pa
 from duckdb_adapter.sources.rows import Rows
 from duckdb_adapter.sources.tallies import MAX_VALUES, Tally, steps_of
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
-from lancefs.datafile.logical_types import narrow_type
+from lancefs.datafile.logical_types import decimal64_type
 from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.constants import array_of
@@ -79,7 +79,7 @@ _ITEMS = PerVersion[dict[str, pa.Array | None]](dict)
 _ASKED = PerVersion[set[tuple[str, ...]]](set)
 
 
-def are_values_kept(rows: Rows) -> bool:
+def are_values_cached(rows: Rows) -> bool:
     """Whether it is worth while to look at the values of columns for the statements that follow."""
     return rows.dataset.is_local and MIN_ROWS <= (rows.known_count() or 0) <= MAX_ROWS
 
@@ -87,7 +87,7 @@ def are_values_kept(rows: Rows) -> bool:
 def is_countable(kind: pa.DataType) -> bool:
     """Whether values of a type can be counted quickly, besides strings with dictionaries."""
     is_whole = pa.types.is_integer(kind) and not pa.types.is_uint64(kind)
-    return is_whole or pa.types.is_date32(kind) or narrow_type(kind) is not None
+    return is_whole or pa.types.is_date32(kind) or decimal64_type(kind) is not None
 
 
 def stored_type(kind: pa.DataType) -> pa.DataType:
@@ -117,9 +117,9 @@ def _read(dataset: LanceDataset, paths: Sequence[str], **options: Any) -> LanceS
     """
     kinds = {path: type_of(dataset, path) for path in paths}
     encoded = [path for path, kind in kinds.items() if not is_countable(kind)]
-    narrow = [path for path, kind in kinds.items() if narrow_type(kind) is not None]
+    decimal64 = [path for path, kind in kinds.items() if decimal64_type(kind) is not None]
     return dataset.scanner(
-        columns=list(paths), dictionary_columns=encoded, narrow_columns=narrow, **options
+        columns=list(paths), dictionary_columns=encoded, decimal64_columns=decimal64, **options
     ).for_engine()
 
 
@@ -240,5 +240,5 @@ def _stored(array: pa.Array) -> pa.Array:
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Return values of a column, numbers as stored."""
-    kind = (narrow_type(kind) or kind) if is_countable(kind) else pa.string()
+    kind = (decimal64_type(kind) or kind) if is_countable(kind) else pa.string()
     return array_of(values, stored_type(kind)).view(kind)

@@ -62,7 +62,7 @@ def extreme_rows(
     """Return rows for a query that uses only the extremes of columns, and how many rows there are.
 
     Args:
-        rows: Of a table that the query names once, see `are_values_kept`; with the members of
+        rows: Of a table that the query names once, see `are_values_cached`; with the members of
             structs that the query uses.
         query: The query.
         is_binary: Tells whether texts are compared by their bytes.

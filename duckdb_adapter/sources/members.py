@@ -87,7 +87,7 @@ class MemberRows(Rows):
         self, names: Sequence[str], needed: Sequence[str], filter: pc.Expression
     ) -> Iterator[pa.RecordBatch]:
         whole = Rows(self.dataset)
-        whole = whole.for_scan(self._needs_all) if self._narrows else whole
+        whole = whole.for_scan(self._needs_all) if self._as_decimal64 else whole
         for batch in whole.batches(list(dict.fromkeys([*names, *needed])), (filter,)):
             arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
             for name in self._used.members.keys() & arrays.keys():

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from duckdb_adapter.sources.column_values import stored_type
 from lancefs.datafile.arrays import mask_of, numbers_of, stored_values
 from lancefs.datafile.buffers import Ints
-from lancefs.datafile.logical_types import narrow_type
+from lancefs.datafile.logical_types import decimal64_type
 from lancefs.datafile.masks import filtered
 
 # More rows than one of so many, or than these, are read as quickly with all others.
@@ -52,7 +52,7 @@ def has_numbers(kind: pa.DataType) -> bool:
 
     Decimals are where 64 bits hold them; they are to come so.
     """
-    return any(test(kind) for test in _NUMBERS) or narrow_type(kind) is not None
+    return any(test(kind) for test in _NUMBERS) or decimal64_type(kind) is not None
 
 
 def makes_partitions(kind: pa.DataType) -> bool:

@@ -75,7 +75,7 @@ def predicate_columns(predicate: Any) -> list[str]:
     return list(found)
 
 
-def is_narrow(predicate: Any, kinds: Sequence[pa.DataType]) -> bool:
+def is_selective(predicate: Any, kinds: Sequence[pa.DataType]) -> bool:
     """Whether a condition asks for single numbers, or for what lies between two ends.
 
     Few rows pass mostly, which indices and ranges of values tell sooner than an estimate.

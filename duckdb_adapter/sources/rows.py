@@ -24,9 +24,9 @@ from duckdb_adapter.duckdb_ranges import check_range, is_limited
 from duckdb_adapter.duckdb_types import readable, readable_field
 from duckdb_adapter.endings import streams
 from duckdb_adapter.interrupts import passed_on, raise_again
-from duckdb_adapter.kept_versions import forget
 from duckdb_adapter.stream_errors import without_traceback
-from lancefs.datafile.logical_types import narrow_type
+from duckdb_adapter.version_cache import forget
+from lancefs.datafile.logical_types import decimal64_type
 from lancefs.errors import LanceError
 from lancefs.forks import Lock, cached_property
 from lancefs.lance_dataset import LanceDataset
@@ -147,21 +147,21 @@ class DuckDBColumns:
         schema: The columns, the counting one first.
         encoded: The names of those that come dictionary-encoded.
         changed: The names of those of which filters cannot speak, see `RowSource.can_filter`.
-        narrow: The names of those decimals that come in 64 bits, as DuckDB keeps them.
+        decimal64: The names of those decimals that come in 64 bits, as DuckDB keeps them.
     """
 
     schema: pa.Schema
     encoded: frozenset[str]
     changed: frozenset[str]
-    narrow: frozenset[str] = frozenset()
+    decimal64: frozenset[str] = frozenset()
 
     @cached_property
-    def narrowed(self) -> DuckDBColumns:
+    def with_decimal64(self) -> DuckDBColumns:
         """The columns with decimals in 64 bits."""
-        types = {field.name: narrow_type(field.type) for field in self.schema}
-        narrow = {name: kind for name, kind in types.items() if kind is not None}
-        fields = [field.with_type(narrow.get(field.name, field.type)) for field in self.schema]
-        return replace(self, schema=pa.schema(fields), narrow=frozenset(narrow))
+        types = {field.name: decimal64_type(field.type) for field in self.schema}
+        decimal64 = {name: kind for name, kind in types.items() if kind is not None}
+        fields = [field.with_type(decimal64.get(field.name, field.type)) for field in self.schema]
+        return replace(self, schema=pa.schema(fields), decimal64=frozenset(decimal64))
 
 
 _COLUMNS: WeakKeyDictionary[OpenVersion, DuckDBColumns] = WeakKeyDictionary()
@@ -179,7 +179,7 @@ class Rows(RowSource):
     def __init__(self, dataset: LanceDataset, encodes: bool = True) -> None:
         self.dataset = dataset
         self._encodes = encodes
-        self._narrows = self._needs_all = False
+        self._as_decimal64 = self._needs_all = False
 
     @property
     def table(self) -> LanceDataset:
@@ -198,7 +198,7 @@ class Rows(RowSource):
 
     @property
     def _columns(self) -> DuckDBColumns:
-        return self._known_columns.narrowed if self._narrows else self._known_columns
+        return self._known_columns.with_decimal64 if self._as_decimal64 else self._known_columns
 
     @cached_property
     def _known_columns(self) -> DuckDBColumns:
@@ -247,7 +247,7 @@ class Rows(RowSource):
     def for_scan(self, needs_all: bool) -> Self:
         """Return the rows as DuckDB 2.0 scans them; see `RowSource.for_scan`."""
         other = copy(self)
-        other._narrows, other._needs_all = True, needs_all
+        other._as_decimal64, other._needs_all = True, needs_all
         return other
 
     def can_filter(self, column: str) -> bool:
@@ -257,7 +257,7 @@ class Rows(RowSource):
     def plain_field(self, column: str) -> pa.Field:
         """Return a column as filters see it: not encoded, decimals in 128 bits."""
         field = self.schema.field(column)
-        if column in self._columns.narrow:
+        if column in self._columns.decimal64:
             return field.with_type(pa.decimal128(field.type.precision, field.type.scale))
         return field.with_type(ENCODED.value_type) if column in self.encoded else field
 
@@ -339,9 +339,9 @@ class Rows(RowSource):
     def _scanner(self, columns: list[str], **options: Any) -> LanceScanner:
         """Say what to read, in the form in which DuckDB takes it."""
         encoded = [name for name in columns if name in self.encoded]
-        narrow = [name for name in columns if name in self._columns.narrow]
+        decimal64 = [name for name in columns if name in self._columns.decimal64]
         return self.dataset.scanner(
-            columns=columns, dictionary_columns=encoded, narrow_columns=narrow, **options
+            columns=columns, dictionary_columns=encoded, decimal64_columns=decimal64, **options
         )
 
 

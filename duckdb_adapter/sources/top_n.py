@@ -233,13 +233,13 @@ class TopNRows(Rows):
 
     def _values(self, filter: pc.Expression | None) -> Iterator[KeyedRows]:
         """Yield the values that tell which rows are the first, with the positions of the rows."""
-        columns, narrowed = list(self._wanted.columns), self._known_columns.narrowed.narrow
+        columns, decimals = list(self._wanted.columns), self._known_columns.with_decimal64.decimal64
         scanner = self.dataset.scanner(
             columns if filter is None else [*columns, ROW_OFFSET.name],
             filter=filter,
             batch_size=4 * BATCH_ROWS,
             dictionary_columns=[one for one in columns if one in self.encoded],
-            narrow_columns=[one for one in columns if one in narrowed],
+            decimal64_columns=[one for one in columns if one in decimals],
         ).for_engine()
         start = 0
         for batch in scanner.to_batches():

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from duckdb_adapter.sources.rows import COUNTER, Rows, RowSource, plain_array
 from lancefs.datafile.buffers import to_arrow_numbers
-from lancefs.datafile.decimals import narrowed_array
-from lancefs.datafile.logical_types import narrow_type
+from lancefs.datafile.decimals import decimal64_array
+from lancefs.datafile.logical_types import decimal64_type
 from lancefs.errors import ColumnNotFound, UnsupportedFeature
 from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
@@ -97,7 +97,7 @@ class _UnionRows(RowSource):
         members: The tables.
         fields: The columns, not encoded.
         filename: A column that tells the name of the table.
-        narrows: Whether decimals come in 64 bits where DuckDB keeps them so.
+        as_decimal64: Whether decimals come in 64 bits where DuckDB keeps them so.
     """
 
     def __init__(
@@ -105,10 +105,10 @@ class _UnionRows(RowSource):
         members: Sequence[_Member],
         fields: Mapping[str, pa.Field],
         filename: str | None,
-        narrows: bool = False,
+        as_decimal64: bool = False,
     ) -> None:
         self._members = members
-        self._given, self._narrows = fields, narrows
+        self._given, self._as_decimal64 = fields, as_decimal64
         self._fields = {COUNTER: pa.field(COUNTER, pa.null()), **fields}
         self._filename = filename
         if filename is not None:
@@ -121,14 +121,14 @@ class _UnionRows(RowSource):
             field.with_type(ENCODED) if self._is_encoded(name) else field
             for name, field in self._fields.items()
         ]
-        if self._narrows:
-            fields = [field.with_type(narrow_type(field.type) or field.type) for field in fields]
+        if self._as_decimal64:
+            fields = [field.with_type(decimal64_type(field.type) or field.type) for field in fields]
         return pa.schema(fields)
 
     def for_scan(self, needs_all: bool) -> _UnionRows:
         """Return the rows as DuckDB 2.0 scans them; see `RowSource.for_scan`."""
         members = [replace(each, rows=each.rows.for_scan(needs_all)) for each in self._members]
-        return _UnionRows(members, self._given, self._filename, narrows=True)
+        return _UnionRows(members, self._given, self._filename, as_decimal64=True)
 
     def _is_encoded(self, column: str) -> bool:
         """Whether a column comes dictionary-encoded: from each table that has it."""
@@ -266,7 +266,7 @@ class _UnionRows(RowSource):
             array = array if array.type == plain.type else pc.cast(array, plain.type)
         except pa.ArrowException as error:
             raise _not_converted(member.name, name, array.type, plain.type, str(error)) from None
-        return array if kind == plain.type else narrowed_array(array)
+        return array if kind == plain.type else decimal64_array(array)
 
 
 def _fields(rows: Rows) -> dict[str, pa.Field]:

@@ -24,7 +24,7 @@ from lancefs.datafile.blocks import (
 )
 from lancefs.datafile.buffers import number_dtype, reserve
 from lancefs.datafile.kernels import are_letters, is_utf8, take, take_strings, text_bounds
-from lancefs.datafile.kernels.strings import LARGEST, narrowed
+from lancefs.datafile.kernels.strings import LARGEST, compact_offsets
 from lancefs.datafile.logical_types import is_list
 from lancefs.datafile.value_widths import min_value_bytes
 from lancefs.errors import CorruptFile
@@ -34,26 +34,26 @@ from lancefs.storage import Bytes
 _WIDE = 128
 # Number of ASCII characters; and of strings among which all flags of a block are looked for first.
 _ASCII, _SAMPLE = 128, 4 * 1024
-_WIDE_OFFSETS = (pa.types.is_large_string, pa.types.is_large_binary)
-_NARROW_OFFSETS = (pa.types.is_string, pa.types.is_binary)
+_INT64_OFFSETS = (pa.types.is_large_string, pa.types.is_large_binary)
+_INT32_OFFSETS = (pa.types.is_string, pa.types.is_binary)
 _BYTES_OF_TEXT = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
 
 
 @lru_cache(maxsize=4096)
 def has_offsets(data_type: pa.DataType) -> bool:
     """Whether a type is one of byte strings or text."""
-    return any(check(data_type) for check in (*_NARROW_OFFSETS, *_WIDE_OFFSETS))
+    return any(check(data_type) for check in (*_INT32_OFFSETS, *_INT64_OFFSETS))
 
 
 @lru_cache(maxsize=4096)
 def has_wide_offsets(data_type: pa.DataType) -> bool:
     """Whether a type is one of byte strings or text with offsets of 64 bits."""
-    return any(check(data_type) for check in _WIDE_OFFSETS)
+    return any(check(data_type) for check in _INT64_OFFSETS)
 
 
 @lru_cache(maxsize=4096)
-def _has_narrow_offsets(data_type: pa.DataType) -> bool:
-    return any(check(data_type) for check in _NARROW_OFFSETS)
+def _has_int32_offsets(data_type: pa.DataType) -> bool:
+    return any(check(data_type) for check in _INT32_OFFSETS)
 
 
 def to_arrow(block: Block, data_type: pa.DataType, valid: Mask | None) -> pa.Array:
@@ -225,7 +225,7 @@ def indices_of(array: pa.DictionaryArray) -> Array:
 def strings_of(array: pa.Array) -> tuple[Array, Bytes]:
     """Return the n + 1 offsets of n strings, and the bytes that the offsets point into."""
     _, offsets, data = array.buffers()
-    width = np.int64 if any(check(array.type) for check in _WIDE_OFFSETS) else np.int32
+    width = np.int64 if any(check(array.type) for check in _INT64_OFFSETS) else np.int32
     bounds = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
     return bounds, np.frombuffer(data or b"", np.uint8)
 
@@ -341,7 +341,7 @@ def strings_array(
     Raises:
         CorruptFile: The values are not of this type.
     """
-    if _has_narrow_offsets(data_type):
+    if _has_int32_offsets(data_type):
         if block.offsets[-1] > LARGEST:
             block = VariableWidth(block.offsets - block.offsets[0], block.data[block.offsets[0] :])
         if block.offsets[-1] > LARGEST:
@@ -353,7 +353,7 @@ def strings_array(
         raise CorruptFile(f"variable-width values where {data_type} was expected")
     buffers = [validity, _buffer(offsets), _buffer(block.data)]
     array = pa.Array.from_buffers(data_type, block.length, buffers, nulls)
-    if is_text(data_type) and not (is_checked or is_utf8(narrowed(offsets), block.data)):
+    if is_text(data_type) and not (is_checked or is_utf8(compact_offsets(offsets), block.data)):
         check_utf8(array)  # which ignores the bytes of nulls
     return array
 
@@ -375,7 +375,7 @@ def dictionary_items(block: Block, data_type: pa.DataType) -> pa.Array:
         return to_arrow(block, data_type, None)
     items = to_arrow(block, stored, None)
     offsets, data = strings_of(items)
-    return items.view(data_type) if is_utf8(narrowed(offsets), data) else items
+    return items.view(data_type) if is_utf8(compact_offsets(offsets), data) else items
 
 
 def as_text(array: pa.Array, data_type: pa.DataType) -> pa.Array:
@@ -445,7 +445,7 @@ def _looked_up(block: Dictionary, data_type: pa.DataType, valid: Mask | None) ->
         case VariableWidth():
             items = block.items
             strings = take_strings(items.offsets, items.data, block.indices, valid)
-            is_checked = is_utf8(narrowed(items.offsets), items.data)
+            is_checked = is_utf8(compact_offsets(items.offsets), items.data)
             return _variable(VariableWidth(*strings), data_type, valid, is_checked)
     mask = None if valid is None else ~valid
     return to_arrow(block.items, data_type, None).take(pa.array(block.indices, mask=mask))

@@ -30,8 +30,8 @@ class FieldReader(Protocol):
         ...
 
     @property
-    def narrows_decimals(self) -> bool:
-        """Whether decimals can be read in 64 bits; see `narrow_field`."""
+    def reads_decimal64(self) -> bool:
+        """Whether decimals can be read in 64 bits; see `decimal64_field`."""
         ...
 
     def read(self, field: Field, ranges: Sequence[RowRange]) -> Reads[pa.Array]:

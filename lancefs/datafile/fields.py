@@ -22,8 +22,8 @@ from lancefs.datafile.logical_types import (
     EXTENSION_METADATA,
     EXTENSION_NAME,
     PLAIN,
+    decimal64_type,
     leaf_type,
-    narrow_type,
     split_list_size,
 )
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
@@ -106,7 +106,7 @@ class Field:
         dictionary: The position of the dictionary in a legacy data file.
         is_outline: Whether the field is read as an outline (see `outlines`), or as its validity.
         is_validity: Whether the field is read as its validity (see `validity`).
-        is_narrow: Whether the decimals of the field are read in 64 bits (see `decimals`).
+        is_decimal64: Whether the decimals of the field are read in 64 bits (see `decimals`).
         way: Of a member of a struct that is read as a column: the column, and the members down to
             this one, as the table has them. Empty for all other fields.
     """
@@ -122,7 +122,7 @@ class Field:
     dictionary: DictionaryLocation | None = None
     is_outline: bool = False
     is_validity: bool = False
-    is_narrow: bool = False
+    is_decimal64: bool = False
     way: tuple[Field, ...] = ()
 
     @property
@@ -292,7 +292,7 @@ class Field:
             if self.children:
                 raise UnsupportedFeature(f"the type {self.logical_type!r} with fields below it")
             kind = leaf_type(self.logical_type)
-            return narrow_type(kind) or kind if self.is_narrow else kind
+            return decimal64_type(kind) or kind if self.is_decimal64 else kind
 
     def _item(self) -> Field:
         if len(self.children) != 1:
@@ -460,7 +460,7 @@ def are_same(fields: Sequence[Field], others: Sequence[Field]) -> bool:
     return len(fields) == len(others) and all(map(is_, fields, others))
 
 
-class KeptByFields(Generic[T]):
+class CacheByFields(Generic[T]):
     """What was found out about groups of columns, which scans and views ask for again and again."""
 
     def __init__(self) -> None:

@@ -52,7 +52,7 @@ PLAIN: dict[str, pa.DataType] = {
 }
 
 # Digits that 64 bits hold, in a type that pyarrow has had since 19.
-_NARROW_DIGITS = 18
+_DECIMAL64_DIGITS = 18
 _DECIMAL64 = getattr(pa, "decimal64", None)
 _ANY = pa.int8()
 _LISTS = {kind.id for kind in (pa.list_(_ANY), pa.large_list(_ANY), pa.map_(_ANY, _ANY))}
@@ -151,13 +151,15 @@ def leaf_type(logical_type: str) -> pa.DataType:
         raise CorruptFile(f"the type {logical_type!r} makes no sense: {error}") from error
 
 
-def narrow_type(kind: pa.DataType) -> pa.DataType | None:
+def decimal64_type(kind: pa.DataType) -> pa.DataType | None:
     """Return the type that holds decimals of a type in 64 bits; None where there is none.
 
     None for decimals of more than 18 digits, for other types, and with a pyarrow before 19.
     """
-    is_narrow = pa.types.is_decimal128(kind) and kind.precision <= _NARROW_DIGITS
-    return _DECIMAL64(kind.precision, kind.scale) if is_narrow and _DECIMAL64 is not None else None
+    is_decimal64 = pa.types.is_decimal128(kind) and kind.precision <= _DECIMAL64_DIGITS
+    return (
+        _DECIMAL64(kind.precision, kind.scale) if is_decimal64 and _DECIMAL64 is not None else None
+    )
 
 
 def split_list_size(parameters: str) -> tuple[str, int]:

@@ -86,10 +86,10 @@ def open_segment(kind: str, segment: IndexSegment, files: TableFiles, rows: int)
 def _cost(entry: tuple[OpenSegment, list[File]]) -> int:
     """Return the memory that an open segment takes, about."""
     segment, files = entry
-    return segment.cost + kept_bytes(files)
+    return segment.cost + cached_bytes(files)
 
 
-def kept_bytes(files: Iterable[File]) -> int:
+def cached_bytes(files: Iterable[File]) -> int:
     """Return the memory that open files take: of remote ones the ends are kept."""
     return sum(max(TAIL, file.tail) for file in files if not file.store.is_local)
 

@@ -37,8 +37,8 @@ from lancefs.scan.intervals import (
     Interval,
     TextInterval,
     ValueInterval,
+    intersect,
     interval_of,
-    narrow,
     text_interval_of,
 )
 from lancefs.table.members import nested, paths_of
@@ -159,9 +159,9 @@ class Condition:
                 continue
             data_type = schema.field(test.column).type
             if (interval := interval_of(test, data_type)) is not None:
-                narrow(numbers, interval)
+                intersect(numbers, interval)
             elif (of_keys := text_interval_of(test, data_type)) is not None:
-                narrow(texts, of_keys)
+                intersect(texts, of_keys)
         return {**numbers, **texts}
 
     def _by_column(self, schema: pa.Schema) -> list[Test] | None:
@@ -205,7 +205,7 @@ def by_column(terms: Iterable[ConditionTree] | None, schema: pa.Schema) -> list[
         if test is None:
             return None
         if isinstance(test, Interval):
-            narrow(intervals, test)
+            intersect(intervals, test)
         else:
             others.append(test)
     return [*intervals.values(), *others] or None

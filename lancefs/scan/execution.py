@@ -62,7 +62,7 @@ class Scan:
             CorruptFile: A file of the table is damaged.
             UnsupportedFeature: A file uses something that this release does not read.
         """
-        return self._counted(self._by_sound_indices(), self._request.is_kept)
+        return self._counted(self._by_sound_indices(), self._request.is_collected)
 
     def rows_at(self, positions: Ints) -> Iterator[pa.RecordBatch]:
         """Yield the rows at given positions, of a scan without filter, offset and limit.
@@ -70,7 +70,7 @@ class Scan:
         Args:
             positions: Positions among the rows of the scan, ascending, each once.
         """
-        return self._counted(self._take_positions(positions), is_kept=True)
+        return self._counted(self._take_positions(positions), is_collected=True)
 
     def rows_of(self, wanted: Iterable[tuple[FragmentReader, Ints]]) -> Iterator[pa.RecordBatch]:
         """Yield rows of fragments, whatever filter, offset and limit say.
@@ -78,7 +78,7 @@ class Scan:
         Args:
             wanted: Fragments, each with the offsets of live rows, ascending, each once.
         """
-        return self._counted(self._take_offsets(wanted), is_kept=True)
+        return self._counted(self._take_offsets(wanted), is_collected=True)
 
     def candidates(self, most_tested: int) -> Mapping[int, Sequence[RowRange] | None] | None:
         """Return which rows may pass the filter, for a planner that leaves the others out.
@@ -108,13 +108,13 @@ class Scan:
         return None
 
     def _counted(
-        self, batches: Iterable[pa.RecordBatch], is_kept: bool
+        self, batches: Iterable[pa.RecordBatch], is_collected: bool
     ) -> Iterator[pa.RecordBatch]:
         """Yield batches, counted; refuse more than may be kept, where all are."""
         most, kept = self._request.settings.max_memory, 0
         for batch in batches:
             self._request.stats.add_batch(batch.num_rows)
-            if is_kept and most is not None:
+            if is_collected and most is not None:
                 kept += batch_bytes(batch)
                 if kept > most:
                     raise MemoryLimitExceeded(
@@ -149,7 +149,7 @@ class Scan:
             return
         fragments, first, skip = self._plan.skip_offset()
         settings = request.settings
-        budget = settings.table_bytes if request.is_kept else settings.stream_bytes
+        budget = settings.table_bytes if request.is_collected else settings.stream_bytes
         columns = len(request.fields) + len(request.filter_fields)
         # Where rows are left out, decoding them takes longer than what becomes of the others.
         is_long = settings.starts_in_threads and request.filter is not None
@@ -164,7 +164,7 @@ class Scan:
         if request.index_use is not None:
             wanted = None if left is None else skip + left
             decoded = self._proved(fragments, decoded, wanted)
-        batches = self._cut(decoded if request.is_kept else self._giving_back(decoded))
+        batches = self._cut(decoded if request.is_collected else self._giving_back(decoded))
         with self._keeping_ranges():
             yield from _passing_over(batches, skip, left)
 
@@ -175,12 +175,12 @@ class Scan:
         if root is None:
             yield
             return
-        from lancefs.scan import kept_ranges, value_ranges
+        from lancefs.scan import range_files, value_ranges
 
         before = value_ranges.count_changes()
         yield
         if value_ranges.count_changes() != before:
-            kept_ranges.save(root)
+            range_files.save(root)
 
     def _found(self) -> Sequence[pa.RecordBatch] | None:
         """Return the rows that pass, where few local rows may; None where morsels are decoded."""
@@ -217,21 +217,23 @@ class Scan:
     def _plain_reader(self) -> MorselReader:
         """Decodes rows without keeping their ranges of values in mind."""
         request, settings = self._request, self._request.settings
-        mapped = settings.kept_mapped_bytes if request.is_kept else settings.stream_mapped_bytes
+        mapped = (
+            settings.table_mapped_bytes if request.is_collected else settings.stream_mapped_bytes
+        )
         return MorselReader(
             request.fields,
             request.filter,
             request.filter_fields,
             request.filter_validity,
-            request.filter_narrow,
+            request.filter_decimal64,
             (),
             request.index,
             request.blobs,
             request.encoded,
             request.validity,
-            request.narrow,
-            is_kept=request.is_kept,
-            gives_back=not (request.is_kept or request.is_short),
+            request.decimal64,
+            is_collected=request.is_collected,
+            gives_back=not (request.is_collected or request.is_short),
             mapped=Mapped(mapped),
             settings=settings,
             stats=request.stats,
@@ -265,10 +267,10 @@ class Scan:
             (fragment_id,) = each.morsel.fragment.fragment_ids[:1]
             if left.get(fragment_id, each.morsel.end + 1) <= each.morsel.end:
                 del left[fragment_id]
-            held.append(each._replace(mask=None) if request.is_kept else each)
+            held.append(each._replace(mask=None) if request.is_collected else each)
             rows, size = rows + len(each.batch), size + each.held_bytes
             is_enough = wanted is not None and rows >= wanted
-            if is_enough or (size > request.settings.stream_bytes and not request.is_kept):
+            if is_enough or (size > request.settings.stream_bytes and not request.is_collected):
                 break
         self._test_claims([tested[position] for position in positions_of(tested, left.keys())])
         request.index_use.note_tested(tested)
@@ -342,7 +344,7 @@ class Scan:
             is_small = each.morsel.rows <= rows or (is_filtered and len(batch) <= rows)
             if not batch.num_rows:
                 continue
-            if is_small or request.is_kept:
+            if is_small or request.is_collected:
                 yield batch
                 continue
             done = 0
@@ -357,10 +359,10 @@ class Scan:
     def _spares_memory(self) -> bool:
         """Tell whether threads allocate memory that is given back at once; see `spare_memory`."""
         request, settings = self._request, self._request.settings
-        is_narrow = len(request.fields) <= settings.reusing_columns
+        has_few_columns = len(request.fields) <= settings.reusing_columns
         is_even = request.filter is None or settings.reusing_filtered
         is_flat = not any(one.children for one in request.fields)
-        return not (request.is_kept or (is_narrow and is_even and is_flat))
+        return not (request.is_collected or (has_few_columns and is_even and is_flat))
 
     def _giving_back(self, decoded: Iterable[DecodedMorsel]) -> Iterator[DecodedMorsel]:
         """Give free memory back to the system after morsels of uneven size.

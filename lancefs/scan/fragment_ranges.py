@@ -16,7 +16,7 @@ import numpy as np
 
 from lancefs.datafile.fields import Field
 from lancefs.datafile.row_ranges import count_rows
-from lancefs.scan import kept_ranges, value_ranges
+from lancefs.scan import range_files, value_ranges
 from lancefs.scan.value_ranges import Numbers, ZoneRanges, misses
 from lancefs.storage import File
 from lancefs.storage.budget_cache import BudgetCache
@@ -144,7 +144,7 @@ def forget() -> None:
     """Forget all ranges in memory."""
     _gathered.clear()
     value_ranges.forget()
-    kept_ranges.forget()
+    range_files.forget()
 
 
 def _one_by_one(

@@ -91,7 +91,7 @@ class Interval:
         """Whether no value passes."""
         return self.low > self.high
 
-    def narrowed(self, other: Interval) -> Interval:
+    def intersection(self, other: Interval) -> Interval:
         """Return the interval of the numbers that pass this one and another one."""
         low, high = max(self.low, other.low), min(self.high, other.high)
         among = self.among or other.among
@@ -124,7 +124,7 @@ class TextInterval:
         """Whether no value passes."""
         return self.low > self.high
 
-    def narrowed(self, other: TextInterval) -> TextInterval:
+    def intersection(self, other: TextInterval) -> TextInterval:
         """Return the interval of the keys within this one and another one."""
         low, high = max(self.low, other.low), min(self.high, other.high)
         points = self.points if other.points is None else other.points
@@ -139,10 +139,10 @@ ValueInterval: TypeAlias = Interval | TextInterval
 AnyInterval = TypeVar("AnyInterval", Interval, TextInterval)
 
 
-def narrow(intervals: dict[str, AnyInterval], interval: AnyInterval) -> None:
-    """Narrow the interval of a column to one that must hold as well."""
+def intersect(intervals: dict[str, AnyInterval], interval: AnyInterval) -> None:
+    """Intersect the interval of a column with one that must hold as well."""
     known = intervals.get(interval.column)
-    intervals[interval.column] = interval if known is None else known.narrowed(interval)
+    intervals[interval.column] = interval if known is None else known.intersection(interval)
 
 
 def text_interval_of(test: SingleCondition, data_type: pa.DataType) -> TextInterval | None:

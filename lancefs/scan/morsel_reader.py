@@ -19,10 +19,10 @@ import pyarrow as pa
 from lancefs.datafile.arrays import spelled_out, without_columns
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.buffers import SCAN_MEMORY, Ints, TooLarge, expanding, limited
-from lancefs.datafile.decimals import narrowed_items
+from lancefs.datafile.decimals import decimal64_items
 from lancefs.datafile.extensions import is_shown_as_stored, present
-from lancefs.datafile.fields import Blobs, Field, KeptByFields
-from lancefs.datafile.logical_types import narrow_type
+from lancefs.datafile.fields import Blobs, CacheByFields, Field
+from lancefs.datafile.logical_types import decimal64_type
 from lancefs.datafile.masks import filtered, is_of_bytes
 from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.row_ranges import RowRanges, as_ranges, count_rows
@@ -34,7 +34,7 @@ from lancefs.scan.pace import Pace
 from lancefs.scan.settings import ScanSettings
 from lancefs.scan.stats import ScanStats
 from lancefs.storage import counting
-from lancefs.table import dictionary_columns, narrow_columns, validity_columns
+from lancefs.table import decimal64_columns, dictionary_columns, validity_columns
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
 from lancefs.table.row_metadata import is_row_metadata
@@ -52,7 +52,7 @@ def schema_of(
     blobs: Blobs,
     encoded: Collection[int],
     validity: Collection[int] = (),
-    narrow: Collection[int] = (),
+    decimal64: Collection[int] = (),
 ) -> pa.Schema:
     """Return the schema of batches.
 
@@ -61,21 +61,21 @@ def schema_of(
         blobs: Whether blob columns show where their bytes are, or the bytes.
         encoded: Field ids of string columns that come dictionary-encoded.
         validity: Field ids of columns that come as their validity.
-        narrow: Field ids of columns of decimals that come in 64 bits.
+        decimal64: Field ids of columns of decimals that come in 64 bits.
     """
     columns = tuple(fields)
     known = _lasting(columns)
     if known is None:
-        return _schema(columns, blobs, encoded, validity, narrow)
-    key = blobs, frozenset(encoded), frozenset(validity), frozenset(narrow)
+        return _schema(columns, blobs, encoded, validity, decimal64)
+    key = blobs, frozenset(encoded), frozenset(validity), frozenset(decimal64)
     schema = known.get(key)
     if schema is None:
-        schema = known[key] = _schema(columns, blobs, encoded, validity, narrow)
+        schema = known[key] = _schema(columns, blobs, encoded, validity, decimal64)
     return schema
 
 
 _Schemas: TypeAlias = dict[tuple[Blobs, frozenset[int], frozenset[int], frozenset[int]], pa.Schema]
-_LASTING = KeptByFields[_Schemas]()
+_LASTING = CacheByFields[_Schemas]()
 
 
 def _lasting(fields: Sequence[Field]) -> _Schemas | None:
@@ -99,7 +99,7 @@ def _schema(
     blobs: Blobs,
     encoded: Collection[int],
     validity: Collection[int],
-    narrow: Collection[int],
+    decimal64: Collection[int],
 ) -> pa.Schema:
     columns = []
     for field in fields:
@@ -108,8 +108,8 @@ def _schema(
             shown = pa.field(shown.name, VALIDITY)
         elif field.id in encoded:
             shown = shown.with_type(dictionary_columns.ENCODED)
-        elif field.id in narrow:
-            shown = shown.with_type(narrow_type(shown.type) or shown.type)
+        elif field.id in decimal64:
+            shown = shown.with_type(decimal64_type(shown.type) or shown.type)
         columns.append(shown)
     return pa.schema(columns)
 
@@ -123,14 +123,14 @@ class MorselReader:
         filter: Rows to return; all where it is None.
         filter_fields: The columns that the filter reads.
         filter_validity: The ids of those of them of which it needs the validity only.
-        filter_narrow: The ids of those of them that it takes in 64 bits.
+        filter_decimal64: The ids of those of them that it takes in 64 bits.
         ranged_fields: Those of them whose ranges of values are kept in mind.
         index: Finds row ids and addresses; without it there are no columns of row metadata.
         blobs: Whether blob columns show where their bytes are, or the bytes.
         encoded: Field ids of string columns that come dictionary-encoded.
         validity: Field ids of columns that come as their validity.
-        narrow: Field ids of columns of decimals that come in 64 bits.
-        is_kept: Whether the consumer keeps all batches; memory is not spared then.
+        decimal64: Field ids of columns of decimals that come in 64 bits.
+        is_collected: Whether the consumer keeps all batches; memory is not spared then.
         gives_back: Whether mapped bytes of files are given back between columns.
         mapped: Gives mapped bytes of files back after morsels.
         settings: What the scan is tuned by.
@@ -141,14 +141,14 @@ class MorselReader:
     filter: Condition | None
     filter_fields: tuple[Field, ...]
     filter_validity: frozenset[int]
-    filter_narrow: frozenset[int]
+    filter_decimal64: frozenset[int]
     ranged_fields: tuple[Field, ...]
     index: RowIndex | None
     blobs: Blobs
     encoded: frozenset[int]
     validity: frozenset[int]
-    narrow: frozenset[int]
-    is_kept: bool
+    decimal64: frozenset[int]
+    is_collected: bool
     gives_back: bool
     mapped: Mapped
     settings: ScanSettings
@@ -315,7 +315,7 @@ class MorselReader:
         """
         settings, ranges = self.settings, as_ranges(offsets)
         fields = {field.id: field for field in (*self.filter_fields, *self.fields)}
-        most = settings.table_bytes if self.is_kept else settings.stream_bytes
+        most = settings.table_bytes if self.is_collected else settings.stream_bytes
         with counting() as counters, limited(most), self._budget():
             columns = self._read_columns(source, list(fields.values()), ranges, encoded=frozenset())
             passed = condition.passed(self._filter_batch(columns, len(offsets)))
@@ -355,9 +355,9 @@ class MorselReader:
         is_noted = bool(self.ranged_fields) and not (is_sparse or morsel.is_picked)
         seen = self._seen(morsel) if is_noted else None
         validity = self._tested_by_validity(morsel)
-        narrow = self._tested_in_64_bits(morsel)
+        decimal64 = self._tested_in_64_bits(morsel)
         columns = self._read_columns(
-            morsel.fragment, fields, ranges, by_item, validity=validity, narrow=narrow
+            morsel.fragment, fields, ranges, by_item, validity=validity, decimal64=decimal64
         )
         if seen is not None:
             seen.keep(columns)
@@ -427,7 +427,7 @@ class MorselReader:
         spelled = {}
         for id in columns.keys() & encoded:
             array = columns[id]
-            spelled[id] = spelled_out(narrowed_items(array) if id in self.narrow else array)
+            spelled[id] = spelled_out(decimal64_items(array) if id in self.decimal64 else array)
         return columns | spelled
 
     def _tested_in_64_bits(self, morsel: Morsel) -> frozenset[int]:
@@ -435,7 +435,7 @@ class MorselReader:
 
         What indices say of values is compared with the values as they are stored.
         """
-        return frozenset() if morsel.is_picked or morsel.claims else self.filter_narrow
+        return frozenset() if morsel.is_picked or morsel.claims else self.filter_decimal64
 
     def _tested_by_validity(self, morsel: Morsel) -> frozenset[int]:
         """Return the ids of filter columns of which only the validity is read.
@@ -497,7 +497,7 @@ class MorselReader:
         )
         by_item = self._fields_with_dictionaries(morsel, looked_up) - self.validity
         at_once = self._columns_at_once(morsel.fragment, fields)
-        if not self.is_kept:
+        if not self.is_collected:
             at_once = min(at_once, max(len(fields) // 4, self.settings.filtered_columns))
         columns: dict[int, pa.Array] = {}
         most = 0
@@ -519,7 +519,7 @@ class MorselReader:
     ) -> dict[int, pa.Array]:
         """Decode columns that are returned and are not tested; see `_read_columns`."""
         return self._read_columns(
-            fragment, fields, ranges, by_item, validity=self.validity, narrow=self.narrow
+            fragment, fields, ranges, by_item, validity=self.validity, decimal64=self.decimal64
         )
 
     def _read_columns(
@@ -530,12 +530,12 @@ class MorselReader:
         by_item: frozenset[int] = frozenset(),
         encoded: frozenset[int] | None = None,
         validity: frozenset[int] = frozenset(),
-        narrow: frozenset[int] = frozenset(),
+        decimal64: frozenset[int] = frozenset(),
     ) -> dict[int, pa.Array]:
         """Decode columns, by field id.
 
         Those in `by_item` and `encoded` come as dictionary arrays, those in `validity` as validity,
-        and those in `narrow` in 64 bits where that is quicker.
+        and those in `decimal64` in 64 bits where that is quicker.
         """
         computed = [field for field in fields if is_row_metadata(field)]
         stored = [field for field in fields if not is_row_metadata(field)] if computed else fields
@@ -548,8 +548,10 @@ class MorselReader:
             asked = group
             if validity and self.blobs == "descriptors":
                 asked = validity_columns.reduced(fragment, group, validity)
-            if narrow:
-                asked = narrow_columns.reduced(fragment, asked, ranges, narrow - encoded - validity)
+            if decimal64:
+                asked = decimal64_columns.reduced(
+                    fragment, asked, ranges, decimal64 - encoded - validity
+                )
             if encoded:
                 arrays += dictionary_columns.read(fragment, asked, ranges, self.blobs, encoded)
             else:
@@ -605,7 +607,7 @@ class MorselReader:
     def _schema(self, fields: Sequence[Field], encoded: bool = True) -> pa.Schema:
         key = (encoded, *(field.id for field in fields))
         if key not in self._schemas:
-            some = (self.encoded, self.validity, self.narrow) if encoded else ((),)
+            some = (self.encoded, self.validity, self.decimal64) if encoded else ((),)
             self._schemas[key] = schema_of(fields, self.blobs, *some)
         return self._schemas[key]
 
@@ -630,9 +632,11 @@ class MorselReader:
                 validity_array(array) if field.id in self.validity else array
                 for field, array in zip(fields, arrays, strict=True)
             ]
-        if self.narrow:
+        if self.decimal64:
             arrays = [
-                narrow_columns.narrowed(source, field, array) if field.id in self.narrow else array
+                decimal64_columns.as_decimal64(source, field, array)
+                if field.id in self.decimal64
+                else array
                 for field, array in zip(fields, arrays, strict=True)
             ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema(fields))

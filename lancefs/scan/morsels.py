@@ -156,8 +156,8 @@ def decoded_bytes(arrays: Mapping[int, pa.Array]) -> int:
 
 def _stored_bytes(array: pa.Array) -> int:
     size = array_bytes(array)
-    is_narrow = pa.types.is_decimal(array.type) and array.type.bit_width == 64
-    return size + 8 * len(array) if is_narrow else size
+    is_decimal64 = pa.types.is_decimal(array.type) and array.type.bit_width == 64
+    return size + 8 * len(array) if is_decimal64 else size
 
 
 def _level_bytes(array: pa.Array, is_item: bool = False) -> int:

@@ -88,7 +88,7 @@ class ScanPlan:
         )
         root = self.local_root if fields else None
         if root is not None:
-            from lancefs.scan.kept_ranges import load
+            from lancefs.scan.range_files import load
 
             load(root)
         return fields
@@ -170,12 +170,12 @@ class ScanPlan:
         candidates = self.candidates()
         if candidates is None:
             most_rows = max(request.batch_rows, request.settings.batch_rows)
-            if request.is_kept:
+            if request.is_collected:
                 most_rows = max(most_rows, request.settings.table_run_rows)
             alone = 0 if request.is_remote_bulk else 1
             whole = self._many_whole(fragments)
             if whole is not None:
-                first = most_rows if request.is_kept else request.settings.first_run_rows
+                first = most_rows if request.is_collected else request.settings.first_run_rows
                 runs = many_in_runs(whole, most_rows, first)
                 yield from ((source, None) for source in runs)
                 return

@@ -36,10 +36,10 @@ class ScanRequest:
         index: Finds row ids and addresses; without it there are no columns of row metadata.
         index_use: Asks the indices of the table for the rows of the filter; None to ask none.
         blobs: Whether blob columns show where their bytes are, or the bytes.
-        is_kept: Whether the consumer keeps all batches; they are as long as is quickest then.
+        is_collected: Whether the consumer keeps all batches; they are as long as is quickest then.
         encoded: Field ids of string columns that come dictionary-encoded.
         validity: Field ids of columns that come as their validity.
-        narrow: Field ids of columns of decimals that come in 64 bits.
+        decimal64: Field ids of columns of decimals that come in 64 bits.
         settings: What the scan is tuned by.
         stats: Counts what the scan does.
     """
@@ -54,17 +54,17 @@ class ScanRequest:
     index: RowIndex | None = None
     index_use: IndexUse | None = None
     blobs: Blobs = "descriptors"
-    is_kept: bool = False
+    is_collected: bool = False
     encoded: frozenset[int] = frozenset()
     validity: frozenset[int] = frozenset()
-    narrow: frozenset[int] = frozenset()
+    decimal64: frozenset[int] = frozenset()
     settings: ScanSettings = field(default_factory=default_settings)
     stats: ScanStats = field(default_factory=ScanStats, compare=False)
 
     @property
     def schema(self) -> pa.Schema:
         """The columns that come out."""
-        return schema_of(self.fields, self.blobs, self.encoded, self.validity, self.narrow)
+        return schema_of(self.fields, self.blobs, self.encoded, self.validity, self.decimal64)
 
     @property
     def is_of_all_rows(self) -> bool:
@@ -83,7 +83,7 @@ class ScanRequest:
 
         Then every morsel that waits for another one costs a round of requests.
         """
-        is_bulk = self.limit is None and (self.is_kept or not self.fields)
+        is_bulk = self.limit is None and (self.is_collected or not self.fields)
         return is_bulk and bool(self.fragments) and not self.fragments[0].is_local
 
     @cached_property
@@ -100,10 +100,10 @@ class ScanRequest:
         )
 
     @cached_property
-    def filter_narrow(self) -> frozenset[int]:
+    def filter_decimal64(self) -> frozenset[int]:
         """The columns that the filter compares in 64 bits, where it compares stored numbers."""
-        narrow = frozenset(field.id for field in self.filter_fields) & self.narrow
-        if self.filter is None or not narrow:
+        decimal64 = frozenset(field.id for field in self.filter_fields) & self.decimal64
+        if self.filter is None or not decimal64:
             return frozenset()
-        schema = schema_of(self.filter_fields, self.blobs, (), (), narrow)
-        return narrow if self.filter.tests_columns_alone(schema) else frozenset()
+        schema = schema_of(self.filter_fields, self.blobs, (), (), decimal64)
+        return decimal64 if self.filter.tests_columns_alone(schema) else frozenset()

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import without_columns
 from lancefs.datafile.buffers import to_arrow_numbers
-from lancefs.datafile.decimals import narrow_field
+from lancefs.datafile.decimals import decimal64_field
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.forks import cached_property
@@ -64,7 +64,7 @@ class ScanOptions(TypedDict, total=False):
     blobs: Blobs
     dictionary_columns: Collection[str]
     validity_columns: Collection[str]
-    narrow_columns: Collection[str]
+    decimal64_columns: Collection[str]
     fragments: Iterable[Any] | None
     max_memory: int | None
     use_index: bool
@@ -93,7 +93,7 @@ class LanceScanner:
         blobs: What blob columns show: `descriptors` (where their bytes are) or `bytes`.
         dictionary_columns: Columns of strings that come dictionary-encoded.
         validity_columns: Columns of which only is read which values are missing.
-        narrow_columns: Columns of decimals that come in 64 bits.
+        decimal64_columns: Columns of decimals that come in 64 bits.
         fragments: Fragments to read, or their ids; all by default.
         max_memory: Bytes of memory that a read may take; that of the version by default.
         use_index: Whether the filters may be looked up in the indices of the table.
@@ -120,7 +120,7 @@ class LanceScanner:
         blobs: Blobs = "descriptors",
         dictionary_columns: Collection[str] = (),
         validity_columns: Collection[str] = (),
-        narrow_columns: Collection[str] = (),
+        decimal64_columns: Collection[str] = (),
         fragments: Iterable[Any] | None = None,
         max_memory: int | None = None,
         use_index: bool = True,
@@ -137,7 +137,7 @@ class LanceScanner:
             "blobs": blobs,
             "dictionary_columns": dictionary_columns,
             "validity_columns": validity_columns,
-            "narrow_columns": narrow_columns,
+            "decimal64_columns": decimal64_columns,
             "fragments": None if chosen is None else [reader.fragment.id for reader in chosen],
             "max_memory": max_memory,
             "use_index": use_index,
@@ -162,7 +162,7 @@ class LanceScanner:
             blobs=blobs,
             encoded=self._encoded(dictionary_columns) - validity,
             validity=validity,
-            narrow=self._narrow(narrow_columns) - validity,
+            decimal64=self._decimal64(decimal64_columns) - validity,
             settings=settings,
         )
 
@@ -256,7 +256,7 @@ class LanceScanner:
         return self._to_table(self._request)
 
     def _to_table(self, request: ScanRequest) -> pa.Table:
-        return self._joined(list(self._batches(replace(request, is_kept=True))))
+        return self._joined(list(self._batches(replace(request, is_collected=True))))
 
     def head(self, num_rows: int) -> pa.Table:
         """Read the first rows, and decode little more than these."""
@@ -307,7 +307,7 @@ class LanceScanner:
         if request.filter is None:
             rows = max(0, self._total - request.offset)
             return rows if request.limit is None else min(rows, request.limit)
-        counted = replace(request, fields=(), is_kept=True)
+        counted = replace(request, fields=(), is_collected=True)
         rows, is_whole = 0, request.limit is None and not request.offset
         known = request.index_use.count() if request.index_use is not None and is_whole else None
         if known is not None:
@@ -364,7 +364,7 @@ class LanceScanner:
     @cached_property
     def _kept(self) -> Scan:
         """A scan of which all batches are kept."""
-        return Scan(replace(self._request, is_kept=True))
+        return Scan(replace(self._request, is_collected=True))
 
     @property
     def _metadata(self) -> Mapping[bytes, bytes] | None:
@@ -455,13 +455,15 @@ class LanceScanner:
             raise ValueError("validity_columns needs columns by their names, not expressions")
         return frozenset(self._version.column(name).id for name in names)
 
-    def _narrow(self, names: Collection[str]) -> frozenset[int]:
+    def _decimal64(self, names: Collection[str]) -> frozenset[int]:
         """Return the ids of columns of decimals that come in 64 bits."""
-        _check_list("narrow_columns", names)
+        _check_list("decimal64_columns", names)
         if names and self._computed is not None:
-            raise ValueError("narrow_columns needs columns by their names, not expressions")
+            raise ValueError("decimal64_columns needs columns by their names, not expressions")
         rule = "decimals of up to 18 digits come in 64 bits, with pyarrow 19 or newer"
-        return self._only("narrow_columns", names, lambda one: narrow_field(one) is not None, rule)
+        return self._only(
+            "decimal64_columns", names, lambda one: decimal64_field(one) is not None, rule
+        )
 
     def _only(
         self, option: str, names: Collection[str], is_fit: Callable[[Field], bool], rule: str

@@ -75,7 +75,7 @@ class ScanSettings:
             takes up to 40 MB more.
         uneven_ratio: After a morsel with this many times fewer bytes than an earlier one, the
             allocator gives free memory back to the system.
-        kept_mapped_bytes: Mapped bytes of files that `to_table` leaves in memory.
+        table_mapped_bytes: Mapped bytes of files that `to_table` leaves in memory.
         stream_mapped_bytes: Mapped bytes of files that a stream leaves in memory.
         max_memory: Bytes that a read may expand to, and that `to_table` may keep. More is refused
             with `MemoryLimitExceeded`. None for the default: only bytes that are many times as many
@@ -112,7 +112,7 @@ class ScanSettings:
     reusing_columns: int = 2
     reusing_filtered: bool = False
     uneven_ratio: int = 2
-    kept_mapped_bytes: int = 192 * 1024 * 1024
+    table_mapped_bytes: int = 192 * 1024 * 1024
     stream_mapped_bytes: int = STREAM_MAPPED_BYTES
     max_memory: int | None = None
 

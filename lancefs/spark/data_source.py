@@ -29,7 +29,7 @@ from lancefs.datafile.fields import Field
 from lancefs.errors import LanceError
 from lancefs.spark import catalogue
 from lancefs.spark.brief_errors import brief, brief_about_options, briefly
-from lancefs.spark.partitions import Span, narrowed, plan
+from lancefs.spark.partitions import Span, plan, restrict_spans
 from lancefs.spark.pinned_version import Pinned, open_table, pin
 from lancefs.spark.shipping import Shipped, ship
 from lancefs.spark.spark_types import arrow_schema, read_schema, spark_schema
@@ -167,7 +167,7 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
             from lancefs.lance_dataset import LanceDataset
 
             candidates = LanceDataset(version).scanner([], filter=filter).candidates()
-            spans = narrowed(spans, version.manifest.fragments, candidates)
+            spans = restrict_spans(spans, version.manifest.fragments, candidates)
         return [InputPartition(span.astuple()) for span in spans]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:

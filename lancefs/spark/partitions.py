@@ -87,7 +87,7 @@ def plan(
     return spans
 
 
-def narrowed(
+def restrict_spans(
     spans: Sequence[Span],
     fragments: Sequence[Fragment],
     candidates: Mapping[int, Sequence[tuple[int, int]] | None] | None,

@@ -132,7 +132,7 @@ def _from_uuid(array: pa.Array, field: pa.Field) -> pa.Array:
     for size in _UUID_GROUPS:
         texts[:, written : written + 2 * size] = digits[:, read : read + 2 * size]
         read, written = read + 2 * size, written + 2 * size + 1
-    offsets = _narrow(np.arange(rows + 1, dtype=np.int64) * _UUID_LETTERS, field)
+    offsets = _int32_offsets(np.arange(rows + 1, dtype=np.int64) * _UUID_LETTERS, field)
     buffers = [_validity(array), pa.py_buffer(offsets), pa.py_buffer(texts)]
     return pa.Array.from_buffers(pa.string(), rows, buffers)
 
@@ -173,7 +173,7 @@ def _list(array: pa.Array, target: pa.ListType, nanoseconds: Nanoseconds) -> pa.
         size = array.type.list_size
         first, last = array.offset * size, (array.offset + len(array)) * size
         ends = np.arange(len(array) + 1, dtype=np.int64) * size
-        offsets = pa.py_buffer(_narrow(ends, item))
+        offsets = pa.py_buffer(_int32_offsets(ends, item))
     else:
         offsets, first, last = _offsets(array)
     values = _convert(array.values.slice(first, last - first), item, target.value_type, nanoseconds)
@@ -186,10 +186,10 @@ def _offsets(array: pa.Array) -> tuple[pa.Buffer, int, int]:
         return pa.py_buffer(bytes(4)), 0, 0
     offsets = array.offsets.to_numpy().astype(np.int64)
     first, last = int(offsets[0]), int(offsets[-1])
-    return pa.py_buffer(_narrow(offsets - first, array.type)), first, last
+    return pa.py_buffer(_int32_offsets(offsets - first, array.type)), first, last
 
 
-def _narrow(offsets: np.ndarray, what: object) -> np.ndarray:
+def _int32_offsets(offsets: np.ndarray, what: object) -> np.ndarray:
     if offsets[-1] >= 2**31:
         raise OverflowError(
             f"a batch of {what} has too many items or letters; make batchSize smaller"

@@ -23,7 +23,7 @@ from lancefs.datafile.arrays import children_of, nulls, with_children
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import expanding, reserve
 from lancefs.datafile.data_file import FieldReader, mapped_fields
-from lancefs.datafile.fields import Blobs, Field, KeptByFields, are_same
+from lancefs.datafile.fields import Blobs, CacheByFields, Field, are_same
 from lancefs.datafile.row_ranges import as_ranges, count_rows
 from lancefs.errors import CorruptFile
 from lancefs.forks import Lock
@@ -53,7 +53,7 @@ _Request: TypeAlias = tuple[DataFile, Field, Sequence[RowRange]]
 PrunedArray: TypeAlias = tuple[Field, pa.Array]
 
 
-class KeptReaders(dict[int, "FragmentReader"]):
+class ReaderCache(dict[int, "FragmentReader"]):
     """The readers that a version keeps, by fragment id; weak references may lead to it."""
 
 
@@ -76,7 +76,7 @@ class FragmentReader:
         files: TableFiles,
         fragment: Fragment,
         fields: Sequence[Field],
-        kept: KeptReaders | None = None,
+        kept: ReaderCache | None = None,
     ) -> None:
         self.files = files
         self.fragment = fragment
@@ -87,7 +87,7 @@ class FragmentReader:
         # Keys are the ids of fields.
         self._row_sizes: dict[tuple[int, ...], RowSizes] = {}
         self._with_dictionaries: dict[tuple[int, ...], frozenset[int]] = {}
-        self._holders = KeptByFields[DataFile | None]()
+        self._holders = CacheByFields[DataFile | None]()
         self._lock = Lock()
         # Weak, so that a version that nobody needs is freed with its mapped files at once, and not
         # when the garbage collector runs.
@@ -131,7 +131,7 @@ class FragmentReader:
         return READER_BYTES + columns * COLUMN_BYTES + deleted
 
     @property
-    def is_kept(self) -> bool:
+    def is_cached(self) -> bool:
         """Whether the version keeps this reader, so that later reads find what it holds."""
         kept = None if self._kept is None else self._kept()
         return kept is not None and kept.get(self.fragment.id) is self
@@ -139,7 +139,7 @@ class FragmentReader:
     def let_go(self) -> None:
         """Close the files, and forget what was read of them; the next read opens them again."""
         kept = None if self._kept is None else self._kept()
-        if kept is not None and self.is_kept:
+        if kept is not None and self.is_cached:
             kept.pop(self.fragment.id, None)  # another thread may be quicker
         self._readers.clear()
         self._files.clear()

@@ -10,10 +10,10 @@ import numpy as np
 
 from lancefs.datafile.fields import Field
 from lancefs.table.base_paths import TableFiles
-from lancefs.table.fragment_reader import FragmentReader, KeptReaders
+from lancefs.table.column_cache import ColumnCache
+from lancefs.table.fragment_reader import FragmentReader, ReaderCache
 from lancefs.table.fragment_table import Fragments
 from lancefs.table.fragments import Fragment
-from lancefs.table.kept_columns import KeptColumns
 from lancefs.table.known_files import READERS, forget_known
 from lancefs.table.plain_files import PlainFiles, plain_files
 
@@ -43,9 +43,9 @@ class _OpenReaders:
         self.are_several = self.is_long or fragments > _MIN_JOINED
         self.files = files
         self.unknown: set[int] = set()  # see `PlainFiles`
-        self.kept_columns = KeptColumns(fragments)
+        self.column_cache = ColumnCache(fragments)
         self._fields = tuple(fields)
-        self._kept = KeptReaders()
+        self._kept = ReaderCache()
 
     @property
     def root(self) -> str:
@@ -75,7 +75,7 @@ class _OpenReaders:
     def close(self) -> None:
         for reader in list(self._kept.values()):
             reader.let_go()
-        self.kept_columns.clear()
+        self.column_cache.clear()
         if self.files.store.is_local:
             forget_known(self.root)
 
@@ -163,7 +163,7 @@ class FragmentReaders(Sequence[FragmentReader]):
             self._fragments,
             most_bytes,
             self._open.unknown,
-            self._open.kept_columns,
+            self._open.column_cache,
         )
 
     @property

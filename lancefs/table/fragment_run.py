@@ -251,7 +251,7 @@ def _read_small(number: int, parts: Sequence[_RunPart], fields: Sequence[Field])
         small.append((reader.file(data_file), rows, local))
     if len(small) < 2:
         return SmallRows({})
-    holds = all(reader.is_kept for reader, _ in parts)
+    holds = all(reader.is_cached for reader, _ in parts)
     return read_small(small, parts[0][0].fragment.files[number].columns, fields, holds)
 
 

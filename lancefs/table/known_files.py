@@ -46,7 +46,7 @@ class _KnownFile:
     @property
     def cost(self) -> int:
         """Estimated memory in bytes; readers of the file that are open count a part of it, too."""
-        return len(self.reader.columns) * COLUMN_BYTES // 2 + self.reader.kept_bytes
+        return len(self.reader.columns) * COLUMN_BYTES // 2 + self.reader.cached_bytes
 
     def let_go(self) -> None:
         """Forget the file."""

@@ -23,8 +23,8 @@ from lancefs.datafile.v2_1.small_files import KnownField, SmallRows, known_field
 from lancefs.errors import CorruptFile
 from lancefs.storage import SMALL_FILE, Bytes
 from lancefs.table.base_paths import TableFiles
+from lancefs.table.column_cache import ColumnCache, ColumnForm
 from lancefs.table.fragment_messages import ADDRESS_LIMIT
-from lancefs.table.kept_columns import ColumnForm, KeptColumns
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
@@ -72,7 +72,7 @@ class PlainFiles(NamedTuple):
     ids: Ints
     columns: Mapping[int, int]
     unknown: set[int]
-    kept: KeptColumns
+    kept: ColumnCache
 
     def have_at_most(self, rows: int, size: int) -> bool:
         """Whether no fragment has more rows than these, and no file more bytes."""
@@ -111,7 +111,7 @@ class PlainFiles(NamedTuple):
         if first == 0 and last == len(self.rows):
             found = self._read_all(known, encoded)
         else:
-            found = self._kept_columns(known, encoded)
+            found = self._cached_columns(known, encoded)
             if len(found.arrays) < len(known):
                 found = self._read_files(known, encoded, slice(first, last))
             else:
@@ -129,7 +129,7 @@ class PlainFiles(NamedTuple):
 
     def _read_all(self, known: Sequence[KnownField], encoded: Collection[int]) -> _FoundColumns:
         """Read all rows, but for columns that are kept, and keep what was read."""
-        kept = self._kept_columns(known, encoded)
+        kept = self._cached_columns(known, encoded)
         left = [one for one in known if one.field.id not in kept.arrays]
         if not left:
             return kept
@@ -151,7 +151,9 @@ class PlainFiles(NamedTuple):
         """What tells the files from other ones of the version."""
         return self.ids.tobytes()
 
-    def _kept_columns(self, known: Sequence[KnownField], encoded: Collection[int]) -> _FoundColumns:
+    def _cached_columns(
+        self, known: Sequence[KnownField], encoded: Collection[int]
+    ) -> _FoundColumns:
         """Return those columns that are kept; none if a file is not the one that was read."""
         nothing = _FoundColumns({}, None, None, 0)
         run = self.kept.get(self._run)
@@ -216,7 +218,7 @@ def plain_files(
     fragments: Fragments,
     most_bytes: int,
     unknown: set[int],
-    kept: KeptColumns,
+    kept: ColumnCache,
 ) -> PlainFiles | None:
     """Return the data files of fragments; None if one is not small or plain, or unlike others.
 

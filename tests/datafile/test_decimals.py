@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lancefs.datafile.arrays import to_arrow
 from lancefs.datafile.blocks import Block, Constant, Dictionary, FixedWidth, Mask, VariableWidth
-from lancefs.datafile.decimals import narrow_field, narrowed_array, narrowed_block
+from lancefs.datafile.decimals import decimal64_array, decimal64_block, decimal64_field
 from lancefs.datafile.fields import Field
 from lancefs.errors import CorruptFile
 
@@ -32,7 +32,7 @@ def stored(numbers: list[int]) -> FixedWidth:
 def unscaled(block: Block, valid: Mask | None = None) -> list[int | None]:
     """Return the numbers of a block that is narrowed and made an array."""
     kind = pa.decimal64(15, 2)
-    array = to_arrow(narrowed_block(block, kind, valid), kind, valid)
+    array = to_arrow(decimal64_block(block, kind, valid), kind, valid)
     array.validate(full=True)
     return [None if one is None else int(one.scaleb(2)) for one in array.to_pylist()]
 
@@ -97,7 +97,7 @@ def test_arrays_are_narrowed_as_pyarrow_does(
     values = [None if one is None else Decimal(one).scaleb(-4, exact) for one in numbers]
     array = pa.array(values, pa.decimal128(18, 4))
     array = array[start:-1] if is_cut else array
-    found = narrowed_array(array)
+    found = decimal64_array(array)
     found.validate(full=True)
     assert found.equals(array.cast(pa.decimal64(18, 4)))
 
@@ -116,7 +116,7 @@ def test_arrays_are_narrowed_as_pyarrow_does(
 )
 def test_columns_of_up_to_18_digits_are_narrow(logical_type: str, is_narrow: bool) -> None:
     field = Field(1, "c", logical_type)
-    narrow = narrow_field(field)
+    narrow = decimal64_field(field)
     assert (narrow is not None) is is_narrow
     if narrow is not None:
         kind = field.storage_type

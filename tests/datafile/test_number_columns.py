@@ -91,7 +91,7 @@ def test_all_columns_of_numbers_are_read_by_the_kernel(
     monkeypatch.setattr(PlainColumns, "__init__", noted)
     forget_known(str(path))  # other tests may have read it
     scanner = lancefs.open(path).scanner(
-        dictionary_columns=["mode"], narrow_columns=["price", "cent"]
+        dictionary_columns=["mode"], decimal64_columns=["price", "cent"]
     )
     assert_same(scanner.to_table(), data)
     assert others
@@ -108,7 +108,7 @@ def test_rows_in_a_row_of_numbers_are_those_that_were_written(
     dataset = lancefs.open(path)
     for dictionaries, narrow in (((), ()), (("mode",), ()), ((), ("cent", "price"))):
         scanner = dataset.scanner(
-            offset=first, limit=count, dictionary_columns=dictionaries, narrow_columns=narrow
+            offset=first, limit=count, dictionary_columns=dictionaries, decimal64_columns=narrow
         )
         assert_same(scanner.to_table(), data.slice(first, count))
 
@@ -197,5 +197,5 @@ def test_decimals_with_anything_below_nulls_are_narrowed(tmp_path: Path, differe
     money = pa.Array.from_buffers(pa.decimal128(18, 2), 100_000, buffers)
     data = pa.table({"money": money})
     lance.write_dataset(data, tmp_path / "t.lance", data_storage_version="2.1")
-    found = lancefs.open(tmp_path / "t.lance").scanner(narrow_columns=["money"]).to_table()
+    found = lancefs.open(tmp_path / "t.lance").scanner(decimal64_columns=["money"]).to_table()
     assert found["money"].cast(money.type).equals(data["money"])

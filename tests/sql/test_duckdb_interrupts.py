@@ -8,7 +8,7 @@ QUERY = """
 import signal, time
 # A job in the background of a shell ignores Ctrl-C, and so would this process.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from duckdb_adapter import kept_versions
+from duckdb_adapter import version_cache
 from lancefs.storage import open_files
 opened, left = open_files.open_regular, None
 def counted(*args, **kwargs):
@@ -28,7 +28,7 @@ query = f"SELECT count(*), sum(quantity), max(city) FROM '{ORDERS}'"
 con = duckdb_adapter.connect()
 expected = con.execute(query).fetchall()
 for number in range(1000):
-    kept_versions.forget()  # its files are open
+    version_cache.forget()  # its files are open
     con, left = duckdb_adapter.connect(), number
     try:
         con.execute(query).fetchall()

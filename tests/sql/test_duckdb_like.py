@@ -59,7 +59,7 @@ def filters(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 # Queries over {t} that use rows with certain texts only, and what the scan is asked for.
-NARROWED = [
+DECIMAL64 = [
     ("SELECT count(*), min(id) FROM {t} WHERE host LIKE '%-07%'", ["match_substring(host"]),
     ("SELECT * FROM {t} WHERE host LIKE 'host-1%' ORDER BY id", ["starts_with(host"]),
     ("SELECT id FROM {t} AS t WHERE t.text LIKE '%699 ms' ORDER BY id", ["ends_with(text"]),
@@ -88,7 +88,7 @@ NARROWED = [
 
 
 @needs_install
-@pytest.mark.parametrize(("query", "asked"), NARROWED)
+@pytest.mark.parametrize(("query", "asked"), DECIMAL64)
 def test_texts_that_cannot_match_are_left_out(
     native: Any, table: Path, filters: list[str], query: str, asked: list[str]
 ) -> None:

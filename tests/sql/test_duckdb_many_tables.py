@@ -21,7 +21,7 @@ from roads import ROADS, connect
 from store_doubles import SlowFileSystem
 
 import lancefs
-from duckdb_adapter import kept_versions, open_names
+from duckdb_adapter import open_names, version_cache
 from duckdb_adapter.sources.rows import Rows
 from duckdb_adapter.sources.unions import TableUnion
 from duckdb_adapter.storage import GivenStorage
@@ -249,7 +249,7 @@ def test_the_requests_of_remote_tables_are_under_way_together(
     urls = [f"s3:/{tmp_path}/{name}.lance" for name in names]
 
     def read(paths: list[str]) -> tuple[int, int, list[str]]:
-        kept_versions.forget()
+        version_cache.forget()
         before = fs.rounds
         tables = open_names.open_tables(paths, GivenStorage({}))
         opened = fs.rounds

@@ -83,14 +83,14 @@ def test_a_table_that_is_named_twice_is_one_version(
 ) -> None:
     from duckdb_adapter import open_names
 
-    opened = open_names.open_kept
+    opened = open_names.open_cached
 
     def open_and_write(*args: Any, **kwargs: Any) -> Any:
         version = opened(*args, **kwargs)
         add_row(table)
         return version
 
-    monkeypatch.setattr(open_names, "open_kept", open_and_write)
+    monkeypatch.setattr(open_names, "open_cached", open_and_write)
     query = f"""
         SELECT (SELECT count(*) FROM '{table}'), (SELECT count(*) FROM '{table}/'),
             (SELECT count(*) FROM 'file://{table}'), (SELECT count(*) FROM lance_scan('{table}'))

@@ -49,7 +49,7 @@ def test_the_readers_that_were_used_last_are_kept(
 
 def test_a_pass_over_few_fragments_keeps_their_readers(readers: FragmentReaders) -> None:
     assert [readers[position] for position in range(6)] == list(readers)
-    assert all(reader.is_kept for reader in readers)
+    assert all(reader.is_cached for reader in readers)
 
 
 def test_a_pass_over_many_fragments_keeps_the_readers_of_open_files(
@@ -58,17 +58,17 @@ def test_a_pass_over_many_fragments_keeps_the_readers_of_open_files(
     monkeypatch.setattr(fragment_readers, "_FEW_FRAGMENTS", 5)
     readers = FragmentReaders(readers[0].files, readers._fragments, readers[0].fields)
     first, second, *_ = readers
-    assert not first.is_kept
+    assert not first.is_cached
     assert first.read(first.fields, [(0, 1)])[0].to_pylist() == [0]
-    assert first.is_kept
+    assert first.is_cached
     assert next(iter(readers)) is first is readers[0]
     assert readers[1] is not second
     assert second.read(second.fields, [(0, 1)])[0].to_pylist() == [1]  # with files of its own
     second.let_go()
-    assert not second.is_kept
-    assert readers[1].is_kept
+    assert not second.is_cached
+    assert readers[1].is_cached
     readers.close()
-    assert not first.is_kept
+    assert not first.is_cached
     assert first.read(first.fields, [(0, 1)])[0].to_pylist() == [0]
 
 

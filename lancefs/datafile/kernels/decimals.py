@@ -13,7 +13,7 @@ from lancefs.storage import Bytes
 _WIDTH = 16  # bytes of a stored number
 
 
-def narrow(data: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, bool]:
+def to_decimal64(data: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, bool]:
     """Return the low 64 bits of signed numbers of 128 bits.
 
     Args:
@@ -37,13 +37,13 @@ def narrow(data: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, bool]:
 
 
 _c_gather_size = c_function("gather_size", "number ints ints number")
-_c_narrow = c_function("narrow", "bytes ints ints number out")
+_c_to_decimal64 = c_function("to_decimal64", "bytes ints ints number out")
 
 
-@twin_of(narrow)
-def _compiled_narrow(data: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, bool]:
+@twin_of(to_decimal64)
+def _compiled_to_decimal64(data: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, bool]:
     count = len(starts)
     if np.any((ends - starts) % _WIDTH):
         raise Damaged
     out = empty(_c_gather_size(len(data), starts, ends, count) // _WIDTH, np.int64)
-    return out, bool(_c_narrow(data, starts, ends, count, out))
+    return out, bool(_c_to_decimal64(data, starts, ends, count, out))

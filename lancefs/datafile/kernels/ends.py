@@ -10,7 +10,7 @@ import numpy as np
 
 from lancefs.datafile.buffers import Array, Ints, Mask, empty
 from lancefs.datafile.kernels.calls import c_function, twin_of
-from lancefs.datafile.kernels.strings import LARGEST, narrowed
+from lancefs.datafile.kernels.strings import LARGEST, compact_offsets
 from lancefs.errors import CorruptFile
 
 
@@ -41,7 +41,7 @@ def decode_ends(
     if np.any(bounds[1:] < bounds[:-1]):
         raise CorruptFile("the offsets of a page do not ascend")
     valid = ~is_null[int(has_previous) :]
-    offsets = narrowed(bounds - bounds[0])
+    offsets = compact_offsets(bounds - bounds[0])
     return offsets, None if valid.all() else valid, (int(bounds[0]), int(bounds[-1]))
 
 

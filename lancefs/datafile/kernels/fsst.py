@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lancefs.datafile.buffers import Array, Ints, Mask, empty, to_arrow_numbers
 from lancefs.datafile.kernels.calls import SLACK, c_function, twin_of
-from lancefs.datafile.kernels.strings import LARGEST, narrowed
+from lancefs.datafile.kernels.strings import LARGEST, compact_offsets
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
@@ -75,14 +75,14 @@ def decode_fsst(table: SymbolTable, offsets: Array, data: Bytes) -> tuple[Array,
     if np.any(ends[1:] < ends[:-1]):
         raise CorruptFile("the offsets of FSST strings descend")
     if table.raw or not len(codes):
-        return narrowed(ends), codes
+        return compact_offsets(ends), codes
     escapes, literal = _find_escapes(table, ends, codes)
     # 512 entries: the symbols, then the 256 literal bytes.
     index = (codes.astype(np.int16) + literal.astype(np.int16) * 256)[~escapes]
     stops, text = _join_symbols(table, index)
     positions = np.cumsum(~escapes)
     upto = np.concatenate(([0], positions))[ends]
-    return narrowed(stops[upto]), text
+    return compact_offsets(stops[upto]), text
 
 
 _c_decode_fsst_size = c_function("decode_fsst_size", "bytes number bytes")

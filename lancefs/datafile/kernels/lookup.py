@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from lancefs.datafile.buffers import Array, Mask, check_size, empty
 from lancefs.datafile.kernels.calls import SLACK, Damaged, c_function, twin_of
-from lancefs.datafile.kernels.strings import LARGEST, narrowed
+from lancefs.datafile.kernels.strings import LARGEST, compact_offsets
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
@@ -65,7 +65,7 @@ def take_strings(
     _, ends, text = items.take(pa.array(indices, mask=mask)).buffers()
     found = np.frombuffer(ends, np.int64)[: len(indices) + 1]
     size = int(found[-1])
-    return narrowed(found), np.frombuffer(text or b"", np.uint8)[:size]
+    return compact_offsets(found), np.frombuffer(text or b"", np.uint8)[:size]
 
 
 _c_take_strings_size = c_function(

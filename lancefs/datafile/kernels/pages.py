@@ -56,7 +56,7 @@ class Stored(IntEnum):
     RUNS = 4  # of levels of two bytes, and lengths of one
     # Plain signed numbers of 128 bits, of which `read_plain` gives the low 64 bits: the others
     # repeat their sign, but below nulls.
-    NARROWED = 5
+    DECIMAL64 = 5
     STRINGS = 6  # offsets and bytes
     LOOKED_UP = 7  # indices, bit-packed inline, into a dictionary of strings
     ZIPPED = 8  # strings of a full-zip page, each behind its level and its length

@@ -55,7 +55,7 @@ static int64_t read_indices(const Leaf *leaf, const int64_t *page, const int64_t
 }
 
 /* Read rows of a chunk of plain numbers, and give their low halves. Below a null may be any number. */
-static int64_t read_narrow(const Leaf *leaf, const int64_t *page, const uint8_t *chunk,
+static int64_t read_decimal64(const Leaf *leaf, const int64_t *page, const uint8_t *chunk,
                            int64_t length, int64_t count, int64_t within, int64_t taken,
                            int64_t at) {
     Chunk opened;
@@ -89,8 +89,8 @@ static int64_t read_chunk(void *to, const int64_t *page, const uint8_t *chunk, i
     const int64_t *const items = leaf->items + (page - leaf->pages) / PAGE_COLUMNS * ITEM_COLUMNS;
     if (items[HAS_ITEMS])
         return read_indices(leaf, page, items, chunk, length, count, within, taken, at);
-    if (page[VALUES] == NARROWED)
-        return read_narrow(leaf, page, chunk, length, count, within, taken, at);
+    if (page[VALUES] == DECIMAL64)
+        return read_decimal64(leaf, page, chunk, length, count, within, taken, at);
     return read_dense_chunk(page, chunk, length, count, within, taken, leaf->out, at,
                             leaf->validity);
 }

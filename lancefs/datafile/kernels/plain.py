@@ -115,13 +115,13 @@ def _take_plain(
     begin, end, start, stop = page[PageColumn.TABLE : PageColumn.CHUNKS_END + 1].tolist()
     if not (0 <= begin <= end <= len(tables) and 0 <= start <= stop <= len(data)):
         raise CorruptFile(f"the chunks of a page leave its {len(data)} bytes")
-    is_narrowed = items is None and page[PageColumn.VALUES] == Stored.NARROWED
-    if is_narrowed:
+    is_decimal64 = items is None and page[PageColumn.VALUES] == Stored.DECIMAL64
+    if is_decimal64:
         page = page.copy()
         page[[PageColumn.VALUES, PageColumn.BITS]] = Stored.FLAT, 2 * page[PageColumn.BITS]
     taken = take_chunks(tables[begin:end], data, page, rows)
     values = taken.values
-    if is_narrowed:
+    if is_decimal64:
         values = _low_halves(values, taken.invalid)
     if items is not None:
         if page[PageColumn.VALUES] != Stored.PACKED:

@@ -29,7 +29,7 @@ from lancefs.datafile.kernels.pages import TakenRows as TakenRows
 from lancefs.datafile.kernels.pages import numbers_at
 from lancefs.datafile.kernels.runs import expand
 from lancefs.datafile.kernels.segments import gather, places_of
-from lancefs.datafile.kernels.strings import LARGEST, block_header, find_strings, narrowed
+from lancefs.datafile.kernels.strings import LARGEST, block_header, compact_offsets, find_strings
 from lancefs.datafile.kernels.utf8 import is_utf8
 from lancefs.datafile.kernels.whole import take_by_ends, take_indexed, take_whole
 from lancefs.errors import CorruptFile
@@ -439,7 +439,7 @@ def join_texts(
             *(_span(pieces, start, end) for start, end in spans.tolist() if start < end),
         ]
     )
-    offsets = narrowed(np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths))))
+    offsets = compact_offsets(np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths))))
     return (offsets, text) if table is None else decode_fsst(table, offsets, text)
 
 

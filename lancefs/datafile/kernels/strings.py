@@ -37,7 +37,7 @@ def join_chunks(
     """
     lengths, first, last = chunk_lengths(data, starts, ends, counts, width)
     text = gather(data, starts + first, starts + last)
-    return narrowed(np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))), text
+    return compact_offsets(np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))), text
 
 
 _c_join_chunks = c_function(
@@ -189,7 +189,7 @@ def _check_heads(data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int
         raise CorruptFile("a chunk of strings is too short for its offsets")
 
 
-def narrowed(offsets: Array) -> Array:
+def compact_offsets(offsets: Array) -> Array:
     """Return ascending offsets as int32 if they fit, else as int64."""
     return offsets.astype(np.int32 if offsets[-1] <= LARGEST else np.int64, copy=False)
 
@@ -237,4 +237,4 @@ def read_block(data: Bytes, count: int) -> tuple[Array, Bytes]:
     offsets = data[start : start + (count + 1) * width].view(f"<u{width}").astype(np.int64)
     if offsets[0] < 0 or (offsets[1:] < offsets[:-1]).any() or offsets[-1] > len(data) - end:
         raise CorruptFile("the offsets of a block of strings descend or leave the block")
-    return narrowed(offsets), data[end:]
+    return compact_offsets(offsets), data[end:]

@@ -38,7 +38,7 @@ class LegacyReader:
     """
 
     decodes_dictionaries = False
-    narrows_decimals = False
+    reads_decimal64 = False
 
     def __init__(self, file: File, rows: int | None = None) -> None:
         self.file = file

@@ -19,7 +19,7 @@ from lancefs.datafile.arrays import bitmap, nulls, to_arrow
 from lancefs.datafile.blocks import FixedWidth, RowRange, VariableWidth
 from lancefs.datafile.buffers import join_bytes
 from lancefs.datafile.container import ColumnPages, Container, Page
-from lancefs.datafile.fields import Field, KeptByFields
+from lancefs.datafile.fields import CacheByFields, Field
 from lancefs.datafile.fieldwise import read_fields
 from lancefs.datafile.outlines import zeros
 from lancefs.datafile.packed_structs import stored_field, without_dropped
@@ -65,14 +65,14 @@ class _UnderstoodArrays(Understood):
 
     def __init__(self) -> None:
         super().__init__()
-        self.few = KeptByFields[_FewRows]()
+        self.few = CacheByFields[_FewRows]()
 
 
 class ArrayReader(PointReader):
     """Reads fields of one data file 2.0; see `PointReader` for the arguments."""
 
     decodes_dictionaries = False
-    narrows_decimals = False
+    reads_decimal64 = False
     _understood: _UnderstoodArrays
 
     def __init__(

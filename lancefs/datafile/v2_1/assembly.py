@@ -17,7 +17,7 @@ import pyarrow as pa
 from lancefs.datafile.arrays import bitmap, check_entries, to_arrow
 from lancefs.datafile.blocks import Block, Constant, FixedSizeList, Ints, Mask
 from lancefs.datafile.buffers import empty
-from lancefs.datafile.decimals import narrowed_block
+from lancefs.datafile.decimals import decimal64_block
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels.strings import LARGEST
 from lancefs.datafile.logical_types import is_list
@@ -215,8 +215,8 @@ def _join(leaf: LeafField, groups: Sequence[PageGroup], data_type: pa.DataType) 
             rows = group.rows()
             innermost, *outer = rows.unravel()
             block = _checked_values(rows.values, leaf.field, data_type, innermost)
-            if leaf.field.is_narrow:
-                block = narrowed_block(block, data_type, innermost.validity)
+            if leaf.field.is_decimal64:
+                block = decimal64_block(block, data_type, innermost.validity)
             values.append(to_arrow(block, data_type, innermost.validity))
             if len(outer) < len(leaf.around):
                 raise CorruptFile(

@@ -17,13 +17,13 @@ import pyarrow as pa
 from lancefs.datafile.arrays import stored_values, to_arrow
 from lancefs.datafile.blocks import Array, Block, FixedWidth, Ints
 from lancefs.datafile.buffers import in_own_memory, reserve, to_arrow_numbers
-from lancefs.datafile.decimals import narrowed_values
+from lancefs.datafile.decimals import decimal64_values
 from lancefs.datafile.dictionary_chunks import unify_chunks
 from lancefs.datafile.kernels import read_plain
 from lancefs.datafile.kernels.plain import ItemParts
 from lancefs.datafile.kernels.points import LeafColumn, PageColumn
 from lancefs.datafile.v2_1.known_pages import KnownPages, PlainSource, ReadOtherwise
-from lancefs.datafile.v2_1.point_plans import NARROW_BITS, LeafPlan, PointForm, value_bits
+from lancefs.datafile.v2_1.point_plans import DECIMAL64_BITS, LeafPlan, PointForm, value_bits
 from lancefs.datafile.v2_1.points import Points, in_groups, leaf_memory
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.storage import Bytes
@@ -196,9 +196,9 @@ class _NumberPages(KnownPages[Array]):
         if is_coded(plan.data_type):
             return self.joined(leaf, data).places[number]
         block, bits = self._block(page, data), value_bits(plan.data_type)
-        is_narrow = pa.types.is_decimal(plan.data_type) and bits == NARROW_BITS
+        is_decimal64 = pa.types.is_decimal(plan.data_type) and bits == DECIMAL64_BITS
         if isinstance(block, FixedWidth):
-            values = narrowed_values(block) if is_narrow else block
+            values = decimal64_values(block) if is_decimal64 else block
             if values is None:
                 raise ReadOtherwise("an item takes more than 64 bits; it may be that of nulls")
             if values.bits == bits:

@@ -54,13 +54,13 @@ _FEW_OF_ALL = 256
 _MAX_ITEMS = 64 * 1024  # of lists, that rows are likely to have
 # In place of the bits of a value: an Arrow dictionary of strings; decimals whose low 64 bits are
 # given.
-CODED, NARROW = -1, -2
+CODED, DECIMAL64 = -1, -2
 FEW_PAGES = 8  # of a column whose plan is kept for the next file
 
 _WIDTHS = (8, 16, 32, 64)  # bits of values that are bit-packed
 _MAX_BITS = 256  # of a plain value: those of a decimal
 _LEVEL_BITS = 16
-NARROW_BITS = 64
+DECIMAL64_BITS = 64
 SPAN_BITS = 128  # the start and the end of a string
 
 
@@ -130,7 +130,7 @@ class PagePart:
         return self.description.dictionary(packed).items
 
     @property
-    def kept_bytes(self) -> int:
+    def cached_bytes(self) -> int:
         """Bytes of the dictionary, if it was decoded."""
         return 0 if self._values is None else int(self._values.nbytes)
 
@@ -333,7 +333,7 @@ def plan_leaf(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
         UnsupportedFeature: The layout of a page, or the type of the field, is not known.
     """
     field, structs = leaf.field, len(leaf.around)
-    bits = None if field.is_outline or field.is_narrow else value_bits(field.storage_type)
+    bits = None if field.is_outline or field.is_decimal64 else value_bits(field.storage_type)
     if bits is None or not column.pages:
         return None
     if structs and any(around.logical_type != "struct" for around in leaf.around):
@@ -348,7 +348,7 @@ def plan_plain(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
     """
     if leaf.around or not column.pages:
         return None
-    return _plan_of_leaf(leaf, column, NARROW if leaf.field.is_narrow else CODED)
+    return _plan_of_leaf(leaf, column, DECIMAL64 if leaf.field.is_decimal64 else CODED)
 
 
 def _plan_of_leaf(leaf: LeafField, column: ColumnPages, bits: int) -> LeafPlan | None:
@@ -526,10 +526,10 @@ def plan_values(description: MiniBlock, bits: int) -> _ValuePlan | None:
     encoding = description.layout.value_compression
     if description.has_dictionary:
         return _plan_indices(encoding, description.layout.dictionary, bits)
-    if bits == NARROW:
-        is_plain = _flat_bits(encoding) == 2 * NARROW_BITS
-        narrowed = PointForm.VALUES, NARROW_BITS, Stored.NARROWED, NARROW_BITS
-        return _ValuePlan(*narrowed) if is_plain else None
+    if bits == DECIMAL64:
+        is_plain = _flat_bits(encoding) == 2 * DECIMAL64_BITS
+        plan = PointForm.VALUES, DECIMAL64_BITS, Stored.DECIMAL64, DECIMAL64_BITS
+        return _ValuePlan(*plan) if is_plain else None
     if bits:
         stored = _stored_as(encoding, bits)
         return None if stored is None else _ValuePlan(PointForm.VALUES, bits, stored, bits)

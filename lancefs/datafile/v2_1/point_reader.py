@@ -35,10 +35,10 @@ class Understood:
         self.file_plans: deque[FilePlan] = deque(maxlen=_MAX_PLANS)
 
     @property
-    def kept_bytes(self) -> int:
+    def cached_bytes(self) -> int:
         """Bytes of what is kept of pages, beside the metadata of columns."""
         plans = [plan for _, plan in list(self.plans.values()) if plan is not None and plan.parts]
-        return sum([part.kept_bytes for plan in plans for part in plan.parts])
+        return sum([part.cached_bytes for plan in plans for part in plan.parts])
 
 
 class PointReader(FieldReader):
@@ -69,9 +69,9 @@ class PointReader(FieldReader):
         return reader
 
     @property
-    def kept_bytes(self) -> int:
+    def cached_bytes(self) -> int:
         """Bytes of what is kept of pages, beside the metadata of columns."""
-        return self._understood.kept_bytes
+        return self._understood.cached_bytes
 
     def plan(self, leaf: LeafField, is_nested: bool) -> LeafPlan | None:
         """Return how kernels read a leaf, whose column is loaded.

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from lancefs.datafile.blocks import Block, RowRange
 from lancefs.datafile.container import Container, Page
-from lancefs.datafile.fields import Field, KeptByFields, are_same
+from lancefs.datafile.fields import CacheByFields, Field, are_same
 from lancefs.datafile.packed_structs import stored_field
 from lancefs.datafile.page_ranges import PageRanges, by_page, check_column_rows
 from lancefs.datafile.row_ranges import count_rows, rows_of, scaled
@@ -26,10 +26,10 @@ from lancefs.datafile.v2_1.layouts.chunk_runs import (
     Request,
     request_whole,
 )
+from lancefs.datafile.v2_1.layouts.decimal64_pages import decimal64_chunks
 from lancefs.datafile.v2_1.layouts.flag_pages import coded_chunks
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import Chunks, MiniBlock
 from lancefs.datafile.v2_1.layouts.miniblock_page import MiniBlockPage
-from lancefs.datafile.v2_1.layouts.narrow_pages import narrow_chunks
 from lancefs.datafile.v2_1.layouts.page_layouts import layout_of, open_page
 from lancefs.datafile.v2_1.layouts.page_reader import PageReader, PageRows
 from lancefs.datafile.v2_1.leaf_columns import (
@@ -111,7 +111,7 @@ class _Understood(Understood):
         super().__init__()
         self.asked = deque[_Asked](maxlen=_MAX_ASKED)
         self.planned: tuple[Sequence[LeafField], bool, Sequence[_PlannedLeaf]] = (), False, ()
-        self.plain = KeptByFields[PlainColumns | None]()
+        self.plain = CacheByFields[PlainColumns | None]()
         self.packed: dict[int, Field] = {}
 
     @property
@@ -120,16 +120,16 @@ class _Understood(Understood):
         return sum([each.cost for each in self.plain.values() if each is not None])
 
     @property
-    def kept_bytes(self) -> int:
+    def cached_bytes(self) -> int:
         """Bytes of dictionaries and chunk tables."""
-        return self.table_bytes + super().kept_bytes
+        return self.table_bytes + super().cached_bytes
 
 
 class StructuralReader(PointReader):
     """Reads fields of one data file 2.1 or later; see `PointReader` for the arguments."""
 
     decodes_dictionaries = True
-    narrows_decimals = True
+    reads_decimal64 = True
     _understood: _Understood
 
     def __init__(
@@ -314,7 +314,7 @@ class StructuralReader(PointReader):
     def _plain_plan(self, leaf: LeafField) -> LeafPlan | None:
         """Return how a kernel reads a leaf; None where it is not plain."""
         plan, field = None, leaf.field
-        if field.is_narrow or is_coded(field.storage_type):
+        if field.is_decimal64 or is_coded(field.storage_type):
             with suppress(CorruptFile, UnsupportedFeature):  # in a page that may not be wanted
                 plan = plan_plain(leaf, self.container.column(self.columns[field.id]))
         else:
@@ -553,8 +553,8 @@ class StructuralReader(PointReader):
 
 def _decoder_of(field: Field) -> Callable[[Chunks], Block]:
     """Return how the values of chunks of mini-block pages are decoded."""
-    if field.is_narrow:
-        return narrow_chunks
+    if field.is_decimal64:
+        return decimal64_chunks
     return coded_chunks if is_coded(field.storage_type) else Chunks.decode
 
 

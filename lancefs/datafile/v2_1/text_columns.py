@@ -18,7 +18,7 @@ from lancefs.datafile.kernels import is_utf8, read_texts
 from lancefs.datafile.kernels.calls import SLACK
 from lancefs.datafile.kernels.fsst import SymbolTable
 from lancefs.datafile.kernels.pages import PageColumn, PageParts, Stored
-from lancefs.datafile.kernels.strings import LARGEST, narrowed, read_block
+from lancefs.datafile.kernels.strings import LARGEST, compact_offsets, read_block
 from lancefs.datafile.kernels.texts import ALIGN, PageItems, TextParts, TextRows
 from lancefs.datafile.v2_1.known_pages import KnownPages, PlainSource
 from lancefs.datafile.v2_1.point_plans import LeafPlan, PointForm
@@ -194,7 +194,7 @@ def _page_items(block: VariableWidth, has_text: bool) -> PageItems:
     text = np.empty(last - first + SLACK, np.uint8)[: last - first]  # it outlives pools of Arrow
     text[:] = block.data[first:last]
     offsets = (block.offsets - first).astype(np.int32)
-    return PageItems(offsets, text, has_text and is_utf8(narrowed(offsets), text))
+    return PageItems(offsets, text, has_text and is_utf8(compact_offsets(offsets), text))
 
 
 def _array(found: TextRows, data_type: pa.DataType, count: int) -> pa.Array:

@@ -15,7 +15,7 @@ from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.index.by_version import ByVersion
 from lancefs.index.column_indices import ColumnIndices
 from lancefs.index.files import IndexReader
-from lancefs.index.opened import identity_of, index_file, kept_bytes
+from lancefs.index.opened import cached_bytes, identity_of, index_file
 from lancefs.index.section import index_section_of
 from lancefs.index.segments import TEXTS_HOLD_ROW_IDS, ColumnIndex, Coverage, IndexSegment
 from lancefs.index.text.analyzers import AnalyzerParams, params_of_json
@@ -214,7 +214,7 @@ def _posting_format(metadata: IndexReader) -> PostingFormat:
 def _cost(entry: tuple[OpenText, list[File]]) -> int:
     """Return the memory that an open segment takes, about."""
     opened, files = entry
-    return sum(one.cost for one in opened.partitions) + kept_bytes(files)
+    return sum(one.cost for one in opened.partitions) + cached_bytes(files)
 
 
 def text_indices_of(version: OpenVersion) -> TextIndices | None:

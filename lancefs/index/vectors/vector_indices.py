@@ -8,7 +8,7 @@ from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.index.by_version import ByVersion
 from lancefs.index.column_indices import ColumnIndices
 from lancefs.index.files import IndexReader, holding_buffers
-from lancefs.index.opened import identity_of, index_file, kept_bytes
+from lancefs.index.opened import cached_bytes, identity_of, index_file
 from lancefs.index.section import index_section_of
 from lancefs.index.segments import (
     VECTORS_HOLD_ROW_IDS,
@@ -88,7 +88,7 @@ def _open(segment: IndexSegment, files: TableFiles) -> VectorPartitions:
 def _cost(entry: tuple[VectorPartitions, list[File]]) -> int:
     """Return the memory that an open segment takes, about."""
     partitions, files = entry
-    return partitions.cost + kept_bytes(files)
+    return partitions.cost + cached_bytes(files)
 
 
 def vector_indices_of(version: OpenVersion) -> VectorIndices | None:

@@ -676,5 +676,5 @@ PAIRS = {
     "follow_words": (phrases.follow_words, words_of_documents()),
     "within": (intervals.within, numbers_and_bounds()),
     "between": (intervals.between, small_numbers_and_bounds()),
-    "narrow": (decimals.narrow, segments_of_decimals()),
+    "to_decimal64": (decimals.to_decimal64, segments_of_decimals()),
 }

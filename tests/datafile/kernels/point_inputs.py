@@ -14,7 +14,7 @@ from lancefs.datafile.kernels.plain import ItemParts
 from lancefs.datafile.kernels.points import PageColumn, Stored
 
 _VALUES = [Stored.FLAT, Stored.PACKED, Stored.STRINGS, Stored.LOOKED_UP, Stored.ZIPPED]
-_NUMBERS = [Stored.FLAT, Stored.PACKED, Stored.NARROWED, Stored.LOOKED_UP]  # of plain columns
+_NUMBERS = [Stored.FLAT, Stored.PACKED, Stored.DECIMAL64, Stored.LOOKED_UP]  # of plain columns
 _WHOLE = [Stored.WHOLE, Stored.ENDS, Stored.INDEXED]  # pages without chunks
 _TEXTS = (Stored.STRINGS, Stored.LOOKED_UP, Stored.ZIPPED, Stored.ENDS, Stored.INDEXED)
 LEVELS = [*range(Stored.NONE, Stored.PACKED_APART + 1), Stored.RUNS, Stored.SKIPPED]
@@ -232,7 +232,7 @@ def _levels_of(values: Stored) -> list[int]:
 def _bits_of(values: Stored) -> list[int]:
     if values in (Stored.FLAT, Stored.WHOLE):
         return [1, 8, 16, 24, 32, 64, 128]
-    if values is Stored.NARROWED:
+    if values is Stored.DECIMAL64:
         return [64]
     return [32, 64] if values in (Stored.STRINGS, Stored.ENDS) else [8, 16, 32, 64]
 
@@ -374,7 +374,7 @@ def _stored_values(
     match values:
         case Stored.FLAT:
             return source.bytes((count * bits + 7) // 8)
-        case Stored.NARROWED:
+        case Stored.DECIMAL64:
             low = source.integers(-(1 << 63), 1 << 63, count)
             high = low >> 63
             if count and source.random() < 0.02:  # a number that takes more bits

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancefs.datafile.kernels import narrow
+from lancefs.datafile.kernels import to_decimal64
 from lancefs.errors import CorruptFile
 
 SMALL = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -24,7 +24,7 @@ def test_numbers_that_take_64_bits_are_told_from_others(segments: list[list[int]
     data = np.frombuffer(b"\x07" + b"gap".join(parts), np.uint8)
     starts = 1 + np.cumsum([0, *(len(part) + 3 for part in parts)], dtype=np.int64)[: len(parts)]
     ends = starts + np.array([len(part) for part in parts], np.int64)
-    low, fits = narrow(data, starts, ends)
+    low, fits = to_decimal64(data, starts, ends)
     numbers = [number for segment in segments for number in segment]
     assert fits == all(-(1 << 63) <= number < 1 << 63 for number in numbers)
     assert len(low) == len(numbers)
@@ -40,4 +40,4 @@ def test_segments_that_have_no_whole_numbers_are_refused(
     starts: list[int], ends: list[int]
 ) -> None:
     with pytest.raises(CorruptFile):
-        narrow(np.zeros(64, np.uint8), np.array(starts), np.array(ends))
+        to_decimal64(np.zeros(64, np.uint8), np.array(starts), np.array(ends))

@@ -13,7 +13,7 @@ import numpy as np
 
 from lancefs.datafile.blocks import Block, Ints, VariableWidth, gather, lengths_of, offsets_of
 from lancefs.datafile.kernels import find_strings, join_chunks, join_letters
-from lancefs.datafile.kernels.strings import chunk_lengths, narrowed, read_block
+from lancefs.datafile.kernels.strings import chunk_lengths, compact_offsets, read_block
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.encodings.registry import Chunked, expect_buffers, flat_bits
@@ -101,7 +101,7 @@ def decode_blocks(encoding: Variable, buffer: Chunked, counts: Ints) -> Block:
     # The first offset of a block need not be 0.
     texts = [block.data[block.offsets[0] : block.offsets[-1]] for block in blocks]
     lengths = np.concatenate([np.diff(block.offsets) for block in blocks])
-    return VariableWidth(narrowed(offsets_of(lengths)), np.concatenate(texts))
+    return VariableWidth(compact_offsets(offsets_of(lengths)), np.concatenate(texts))
 
 
 def _join_blocks(buffer: Chunked, counts: Ints) -> VariableWidth | None:
@@ -126,7 +126,7 @@ def _join_blocks(buffer: Chunked, counts: Ints) -> VariableWidth | None:
     if (lengths < 0).any() or (texts + high > sizes).any():
         return None
     joined = gather(data, starts + texts + low, starts + texts + high)
-    return VariableWidth(narrowed(offsets_of(lengths)), joined)
+    return VariableWidth(compact_offsets(offsets_of(lengths)), joined)
 
 
 def decode_variable(encoding: Variable, values: Chunked) -> Block:

@@ -16,7 +16,7 @@ import lancefs
 from lancefs.datafile import kernels
 from lancefs.errors import LanceError, MissingFile
 from lancefs.storage import store
-from lancefs.table import fragment_readers, kept_columns, plain_files
+from lancefs.table import column_cache, fragment_readers, plain_files
 
 FRAGMENTS, ROWS = 20, 100
 NAMES = ["number", "word"]
@@ -178,20 +178,20 @@ def test_columns_of_files_that_are_replaced_meanwhile_are_not_mixed(
 
 def test_closing_gives_the_memory_back(table: Path, reads: list[int]) -> None:
     dataset = lancefs.open(table)
-    held = len(kept_columns.KEPT)
+    held = len(column_cache.SHARED)
     dataset.to_table()
-    assert len(kept_columns.KEPT) > held
+    assert len(column_cache.SHARED) > held
     dataset.opened.close()
-    assert len(kept_columns.KEPT) == held
+    assert len(column_cache.SHARED) == held
     assert dataset.to_table().num_rows == FRAGMENTS * ROWS
     assert sum(reads) == 2 * FRAGMENTS
     del dataset
-    assert len(kept_columns.KEPT) == held
+    assert len(column_cache.SHARED) == held
 
 
 @pytest.fixture
 def _little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_columns, "BUDGET", 1000)
+    monkeypatch.setattr(column_cache, "BUDGET", 1000)
 
 
 @pytest.mark.usefixtures("_little")
@@ -205,8 +205,8 @@ def test_columns_beyond_the_budget_are_not_kept(table: Path, reads: list[int]) -
 def test_the_least_recently_used_run_makes_room(
     table: Path, reads: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    budget = kept_columns.SharedBudget(lambda: 2, 1 << 30)
-    monkeypatch.setattr(kept_columns, "KEPT", budget)
+    budget = column_cache.SharedBudget(lambda: 2, 1 << 30)
+    monkeypatch.setattr(column_cache, "SHARED", budget)
     expected, datasets = lance.dataset(table).to_table(), [lancefs.open(table) for _ in range(3)]
     for dataset in (*datasets, datasets[0]):
         assert_same_table(dataset.to_table(), expected)

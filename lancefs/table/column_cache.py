@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Bytes of columns that a process keeps.
 BUDGET = 32 * 1024 * 1024
-KEPT = SharedBudget(lambda: 1 << 30, BUDGET)
+SHARED = SharedBudget(lambda: 1 << 30, BUDGET)
 
 
 class ColumnForm(NamedTuple):
@@ -41,7 +41,7 @@ class ColumnForm(NamedTuple):
 Arrays: TypeAlias = Mapping[ColumnForm, pa.Array]
 
 
-class KeptRun:
+class CachedRun:
     """Columns of a run of files.
 
     Attributes:
@@ -53,7 +53,7 @@ class KeptRun:
     __slots__ = ("__weakref__", "_key", "_owner", "arrays", "cost", "identities", "last_use")
 
     def __init__(
-        self, owner: KeptColumns, key: Hashable, identities: Ints, arrays: Arrays, cost: int
+        self, owner: ColumnCache, key: Hashable, identities: Ints, arrays: Arrays, cost: int
     ) -> None:
         self._owner = weakref.ref(owner)
         self._key = key
@@ -69,7 +69,7 @@ class KeptRun:
             owner.drop(self._key, self)
 
 
-class KeptColumns:
+class ColumnCache:
     """The columns of small files that a version keeps. Threads may share it.
 
     Args:
@@ -78,13 +78,13 @@ class KeptColumns:
 
     def __init__(self, fragments: int) -> None:
         self._fragments = fragments
-        self._runs: dict[Hashable, KeptRun] = {}
+        self._runs: dict[Hashable, CachedRun] = {}
 
-    def get(self, key: Hashable) -> KeptRun | None:
+    def get(self, key: Hashable) -> CachedRun | None:
         """Return what is kept of a run of files."""
         run = self._runs.get(key)
         if run is not None:
-            KEPT.use(run)
+            SHARED.use(run)
         return run
 
     def put(self, key: Hashable, identities: Ints, arrays: Arrays, size: int) -> None:
@@ -101,10 +101,10 @@ class KeptColumns:
         known = self._runs.get(key)
         if known is not None and (known.identities == identities).all():
             arrays, size = {**known.arrays, **arrays}, size + known.cost
-        run = self._runs[key] = KeptRun(self, key, identities, arrays, size)
-        KEPT.hold(run)
+        run = self._runs[key] = CachedRun(self, key, identities, arrays, size)
+        SHARED.hold(run)
 
-    def drop(self, key: Hashable, run: KeptRun) -> None:
+    def drop(self, key: Hashable, run: CachedRun) -> None:
         """Keep a run no longer, unless another one took its place."""
         if self._runs.get(key) is run:
             self._runs.pop(key, None)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pytest
 
 import lancefs
-from lancefs.scan import fragment_ranges, kept_ranges, value_ranges
+from lancefs.scan import fragment_ranges, range_files, value_ranges
 from lancefs.scan.stats import ScanStats
 from lancefs.storage import private_folder
 
@@ -64,7 +64,7 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def test_a_second_process_passes_over_fragments(table: str, kept: Path) -> None:
     code = f"import lancefs; lancefs.open({table!r}).to_table(filter={FILTER!r})"
-    env = {**os.environ, kept_ranges.VARIABLE: str(kept)}
+    env = {**os.environ, range_files.VARIABLE: str(kept)}
     subprocess.run([sys.executable, "-c", code], env=env, check=True)
     found, stats = read(table)
     assert found["n"].to_pylist() == [77]
@@ -169,7 +169,7 @@ def test_ranges_of_another_table_are_not_used(
     read(table)
     other = str(tmp_path / "other.lance")
     lance.write_dataset(pa.table({"n": [77] * 30}), other, max_rows_per_file=ROWS)
-    shutil.copy(file_of(kept), kept / kept_ranges._name(other))
+    shutil.copy(file_of(kept), kept / range_files._name(other))
     assert read(other)[0].num_rows == 30
     assert any(f"it is of {table}" in said for said in warnings_of(caplog))
 
@@ -210,20 +210,20 @@ def test_a_full_disk_costs_time_alone(
 def test_the_oldest_tables_make_room(
     tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_ranges, "_MAX_TABLES", 2)
+    monkeypatch.setattr(range_files, "_MAX_TABLES", 2)
     tables = [str(tmp_path / f"{number}.lance") for number in range(4)]
     for number, path in enumerate(tables):
         lance.write_dataset(pa.table({"n": range(100)}), path)
         read(path)
-        newest = kept / kept_ranges._name(path)
+        newest = kept / range_files._name(path)
         os.utime(newest, ns=(number, number))  # clocks of filesystems tick slower than tests run
-    assert {one.name for one in kept.iterdir()} == {kept_ranges._name(one) for one in tables[2:]}
+    assert {one.name for one in kept.iterdir()} == {range_files._name(one) for one in tables[2:]}
 
 
 def test_a_table_beyond_the_limit_is_not_kept(
     table: str, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_ranges, "_MAX_BYTES", 100)
+    monkeypatch.setattr(range_files, "_MAX_BYTES", 100)
     for _ in range(2):
         found, stats = read(table)
         assert found["n"].to_pylist() == [77]

@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
-from lancefs.datafile.decimals import narrow_field, narrowed_array
+from lancefs.datafile.decimals import decimal64_array, decimal64_field
 from lancefs.datafile.fields import Field
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.errors import CorruptFile, locating
@@ -15,7 +15,7 @@ from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
 
 # Fewer rows, and rows that lie apart, are read in 128 bits by the kernel that reads a few rows of
-# all columns at once, and narrowed afterwards.
+# all columns at once, and converted afterwards.
 _MIN_ROWS = 256 + 1
 
 
@@ -27,7 +27,7 @@ def reduced(
 ) -> Sequence[Field]:
     """Return the fields to read in place of columns, of which some are wanted in 64 bits.
 
-    What comes in 128 bits all the same has to be narrowed: few rows, small fragments, overlays and
+    What comes in 128 bits all the same has to be converted: few rows, small fragments, overlays and
     data files before 2.1.
 
     Args:
@@ -42,12 +42,12 @@ def reduced(
         return fields
     if isinstance(reader, FragmentRun) or reader.fragment.overlays:
         return fields
-    if not all(reader.open_file(file)[1].narrows_decimals for file in reader.fragment.files):
+    if not all(reader.open_file(file)[1].reads_decimal64 for file in reader.fragment.files):
         return fields
-    return [narrow_field(field) or field if field.id in ids else field for field in fields]
+    return [decimal64_field(field) or field if field.id in ids else field for field in fields]
 
 
-def narrowed(reader: FragmentReader | FragmentRun, field: Field, array: pa.Array) -> pa.Array:
+def as_decimal64(reader: FragmentReader | FragmentRun, field: Field, array: pa.Array) -> pa.Array:
     """Return a column in 64 bits.
 
     Args:
@@ -59,7 +59,7 @@ def narrowed(reader: FragmentReader | FragmentRun, field: Field, array: pa.Array
         CorruptFile: A value takes more bits.
     """
     try:
-        return narrowed_array(array)
+        return decimal64_array(array)
     except CorruptFile:
         file = reader.file_of(field) if isinstance(reader, FragmentReader) else None
         with locating(None if file is None else file.url, field.name):

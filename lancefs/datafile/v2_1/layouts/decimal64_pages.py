@@ -1,15 +1,15 @@
-"""Plain decimals of mini-block pages, narrowed as they are copied (see `datafile.decimals`)."""
+"""Plain decimals of mini-block pages, copied into 64 bits (see `datafile.decimals`)."""
 
 from __future__ import annotations
 
 from lancefs.datafile.blocks import Block, FixedWidth
-from lancefs.datafile.decimals import narrowed_values
-from lancefs.datafile.kernels import narrow
+from lancefs.datafile.decimals import decimal64_values
+from lancefs.datafile.kernels import to_decimal64
 from lancefs.datafile.v2_1.encodings import flat
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import Chunks
 
 
-def narrow_chunks(chunks: Chunks) -> Block:
+def decimal64_chunks(chunks: Chunks) -> Block:
     """Decode the wanted values of chunks, plain decimals into 64 bits.
 
     Where such a decimal takes more bits it may be below a null, as is not known here: all of them
@@ -22,10 +22,10 @@ def narrow_chunks(chunks: Chunks) -> Block:
     is_flat = encoding.WhichOneof("compression") == "flat" and encoding.flat.bits_per_value == 128
     if is_flat and dictionary is None and chunks.wanted is None:
         buffer, ends = flat.checked_ends(encoding.flat, chunks.buffers, chunks.counts)
-        low, fits = narrow(buffer.data, buffer.starts, ends)
+        low, fits = to_decimal64(buffer.data, buffer.starts, ends)
         if fits:
             return FixedWidth(64, low)
     values = chunks.decode()
     if isinstance(values, FixedWidth) and values.bits == 128:  # not the indices of a dictionary
-        return narrowed_values(values) or values
+        return decimal64_values(values) or values
     return values

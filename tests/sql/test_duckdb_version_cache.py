@@ -16,9 +16,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 from store_doubles import SlowFileSystem
 
 from duckdb_adapter.claims import find_claim
-from duckdb_adapter.kept_versions import open_kept
 from duckdb_adapter.sources.rows import Rows
 from duckdb_adapter.storage import GivenStorage
+from duckdb_adapter.version_cache import open_cached
 from lancefs.errors import RefNotFound
 from lancefs.storage import Store
 from lancefs.table.base_paths import BaseRules
@@ -38,7 +38,7 @@ def add_row(table: str) -> None:
 
 
 def opened(table: str, ref: Ref = Ref(), **options: Any) -> OpenVersion:  # noqa: B008
-    return open_kept(Store(LocalFileSystem(**options), table), ref, None)
+    return open_cached(Store(LocalFileSystem(**options), table), ref, None)
 
 
 def test_a_version_is_opened_once(table: str) -> None:
@@ -165,21 +165,21 @@ def test_how_a_table_is_reached_tells_versions_apart(table: str) -> None:
     first, store = opened(table), Store(LocalFileSystem(), table)
     assert opened(table, mmap=False) is not first
     rules = BaseRules(follow="table")
-    assert open_kept(store, Ref(), rules) is open_kept(store, Ref(), rules)
-    assert open_kept(store, Ref(), rules).rules is rules
-    assert open_kept(store, Ref(), BaseRules(follow="any")).rules == BaseRules(follow="any")
+    assert open_cached(store, Ref(), rules) is open_cached(store, Ref(), rules)
+    assert open_cached(store, Ref(), rules).rules is rules
+    assert open_cached(store, Ref(), BaseRules(follow="any")).rules == BaseRules(follow="any")
 
 
 def test_versions_of_a_remote_table_are_told_by_digests(table: str) -> None:
     fs = SlowFileSystem(0.0)
-    first = open_kept(Store(fs, table), Ref(), None)
+    first = open_cached(Store(fs, table), Ref(), None)
     fs.requests.clear()
-    assert open_kept(Store(fs, table), Ref(), None) is first
+    assert open_cached(Store(fs, table), Ref(), None) is first
     assert [one.partition(" ")[0] for one in fs.requests] == ["LIST"]
     add_row(table)
-    assert open_kept(Store(fs, table), Ref(), None).manifest.version == 2
+    assert open_cached(Store(fs, table), Ref(), None).manifest.version == 2
     # Another filesystem may have other credentials.
-    assert open_kept(Store(SlowFileSystem(0.0), table), Ref(version=1), None) is not first
+    assert open_cached(Store(SlowFileSystem(0.0), table), Ref(version=1), None) is not first
 
 
 def test_nothing_is_kept_where_no_digest_tells_bytes(table: str) -> None:
@@ -187,7 +187,7 @@ def test_nothing_is_kept_where_no_digest_tells_bytes(table: str) -> None:
     fs.put(table, "/kept/t.lance", recursive=True)
     try:
         store = Store(fs, "/kept/t.lance")
-        assert open_kept(store, Ref(), None) is not open_kept(store, Ref(), None)
+        assert open_cached(store, Ref(), None) is not open_cached(store, Ref(), None)
     finally:
         fs.rm("/kept", recursive=True)
 

@@ -103,10 +103,10 @@ def test_all_rows_are_those_of_pylance(path: str) -> None:
     dataset = lancefs.open(path)
     names = names_of(dataset)
     for size in (None, 1000, 33_000, 256 * 1024):
-        scanner = dataset.scanner(narrow_columns=names, batch_size=size)
+        scanner = dataset.scanner(decimal64_columns=names, batch_size=size)
         found = pa.Table.from_batches(scanner.to_batches(), scanner.projected_schema)
         assert widened(found, names) == lance.dataset(path).to_table()
-    assert widened(dataset.to_table(narrow_columns=names), names) == dataset.to_table()
+    assert widened(dataset.to_table(decimal64_columns=names), names) == dataset.to_table()
 
 
 CONDITIONS = [
@@ -137,9 +137,9 @@ def test_filters_find_the_same_rows(path: str, condition: str) -> None:
     for columns in (names, ["id", "price", "code"], ["id", *reversed(names)]):
         wanted = [name for name in columns if name in names]
         plain = dataset.to_table(columns, condition)
-        found = dataset.to_table(columns, condition, narrow_columns=names)
+        found = dataset.to_table(columns, condition, decimal64_columns=names)
         assert widened(found, wanted) == plain
-        batches = dataset.scanner(columns, condition, narrow_columns=names).for_engine()
+        batches = dataset.scanner(columns, condition, decimal64_columns=names).for_engine()
         found = pa.Table.from_batches(batches.to_batches(), batches.projected_schema)
         assert widened(found, wanted) == plain
 
@@ -147,20 +147,20 @@ def test_filters_find_the_same_rows(path: str, condition: str) -> None:
 def test_few_rows_are_the_same(path: str) -> None:
     dataset = lancefs.open(path)
     names = names_of(dataset)
-    plain, narrow = dataset.scanner(names), dataset.scanner(names, narrow_columns=names)
+    plain, narrow = dataset.scanner(names), dataset.scanner(names, decimal64_columns=names)
     wanted = [0, 6, 7, 39_000, 3, 62_345, 62_999, 80_000]
     assert widened(narrow.take(wanted), names) == plain.take(wanted)
     assert widened(narrow.head(9), names) == plain.head(9)
     assert widened(narrow.tail(500), names) == plain.tail(500)
     assert widened(narrow.sample(50, seed=3), names) == plain.sample(50, seed=3)
     options = {"limit": 30_000, "offset": 50_000}
-    found = dataset.to_table(names, narrow_columns=names, **options)
+    found = dataset.to_table(names, decimal64_columns=names, **options)
     assert widened(found, names) == dataset.to_table(names, **options)
 
 
 def test_other_columns_and_the_next_reader_are_as_before(path: str) -> None:
     dataset = lancefs.open(path)
-    found = dataset.to_table(["large", "code", "price"], narrow_columns=["price"])
+    found = dataset.to_table(["large", "code", "price"], decimal64_columns=["price"])
     assert [field.type for field in found.schema] == [
         pa.decimal128(19, 2),
         pa.decimal128(12, 4),
@@ -173,10 +173,10 @@ def test_morsels_are_as_long_as_with_128_bits(path: str) -> None:
     dataset = lancefs.open(path)
     for columns in (["price"], ["code", "some"]):
         plain = dataset.scanner(columns)
-        narrow = dataset.scanner(columns, narrow_columns=columns)
+        narrow = dataset.scanner(columns, decimal64_columns=columns)
         lengths = [[batch.num_rows for batch in each.to_batches()] for each in (plain, narrow)]
         assert lengths[0] == lengths[1]
-    column = dataset.to_table(["price"], narrow_columns=["price"])["price"].chunk(0)
+    column = dataset.to_table(["price"], decimal64_columns=["price"])["price"].chunk(0)
     assert decoded_bytes({0: column}) == 16 * len(column)
 
 
@@ -185,10 +185,10 @@ def test_small_fragments_are_read_in_64_bits_too(tmp_path: Path) -> None:
     rows = made(0, 30_000, "2.1")
     lance.write_dataset(rows, where, max_rows_per_file=300, data_storage_version="2.1")
     dataset = lancefs.open(where)
-    found = dataset.to_table(narrow_columns=names_of(dataset))
+    found = dataset.to_table(decimal64_columns=names_of(dataset))
     assert widened(found, names_of(dataset)) == rows
     condition = pc.field("price") > Decimal(5)
-    found = dataset.to_table(["code"], condition, narrow_columns=["code"])
+    found = dataset.to_table(["code"], condition, decimal64_columns=["code"])
     assert widened(found, ["code"]) == rows.filter(condition).select(["code"])
 
 
@@ -197,9 +197,9 @@ def test_columns_that_64_bits_do_not_hold_are_refused(tmp_path: Path, name: str)
     where = str(tmp_path / "t.lance")
     lance.write_dataset(made(0, 10, "2.1"), where)
     with pytest.raises((ValueError, ColumnNotFound), match=name):
-        lancefs.open(where).scanner(narrow_columns=[name])
+        lancefs.open(where).scanner(decimal64_columns=[name])
     with pytest.raises(TypeError, match="a list of names"):
-        lancefs.open(where).scanner(narrow_columns="price")
+        lancefs.open(where).scanner(decimal64_columns="price")
 
 
 @pytest.mark.parametrize("version", FORMATS)
@@ -228,11 +228,11 @@ def test_a_number_of_more_bits_is_an_error(
         pytest.skip("the number is stored elsewhere, too")
     message = f"{file.name}.*price.*{damaged + (5 << 70)} takes more than 64 bits"
     with pytest.raises(CorruptFile, match=message):
-        dataset.to_table(narrow_columns=["price"])
+        dataset.to_table(decimal64_columns=["price"])
     with pytest.raises(CorruptFile, match=message):
-        dataset.to_table(filter="price > 5", narrow_columns=["price"])
+        dataset.to_table(filter="price > 5", decimal64_columns=["price"])
     with pytest.raises(CorruptFile, match=message):
-        dataset.scanner(narrow_columns=["price"]).take([rows // 2])
+        dataset.scanner(decimal64_columns=["price"]).take([rows // 2])
 
 
 def test_rows_that_an_index_names_come_in_64_bits(tmp_path: Path) -> None:
@@ -245,6 +245,6 @@ def test_rows_that_an_index_names_come_in_64_bits(tmp_path: Path) -> None:
     price = rows["price"][40_000].as_py()
     for condition in (f"price = {price}", f"price > {price}", f"price > {price} AND code > 0"):
         plain = dataset.to_table(["id", "price", "code"], condition, use_index=False)
-        scanner = dataset.scanner(["id", "price", "code"], condition, narrow_columns=["price"])
+        scanner = dataset.scanner(["id", "price", "code"], condition, decimal64_columns=["price"])
         assert "index" in scanner.explain()
         assert widened(scanner.to_table(), ["price"]) == plain

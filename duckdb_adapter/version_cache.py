@@ -25,7 +25,7 @@ _FRAGMENT = 512
 _NEWEST = Ref()
 
 
-class _Kept(NamedTuple):
+class _CachedVersion(NamedTuple):
     """A version, and what tells its manifest from all others."""
 
     manifest: Hashable
@@ -34,10 +34,10 @@ class _Kept(NamedTuple):
 
 # By the table, how it is reached, and the ref. A newer version takes the place of an older one,
 # whose files may be gone, and a point in time that of another one.
-_VERSIONS: BudgetCache[Hashable, _Kept] = BudgetCache(_BUDGET)
+_VERSIONS: BudgetCache[Hashable, _CachedVersion] = BudgetCache(_BUDGET)
 
 
-def open_kept(store: Store, ref: Ref, rules: BaseRules | None) -> OpenVersion:
+def open_cached(store: Store, ref: Ref, rules: BaseRules | None) -> OpenVersion:
     """Find the version that a ref names now, and open it unless it is open.
 
     Args:
@@ -77,6 +77,6 @@ def _opened(resolved: Resolved, ref: Ref, rules: BaseRules | None) -> OpenVersio
     kept = _VERSIONS.peek(key)
     if kept is None or kept.manifest != manifest:
         version = OpenVersion(resolved, rules)
-        kept = _Kept(manifest, version)
+        kept = _CachedVersion(manifest, version)
         _VERSIONS.put(key, kept, _TABLE + _FRAGMENT * len(version.manifest.fragments))
     return kept.version
