@@ -11,7 +11,7 @@ import itertools
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
-from duckdb_adapter.claims import Claim
+from duckdb_adapter.resolved_names import ResolvedName
 from duckdb_adapter.sources.rows import Rows
 from lancefs.lance_dataset import LanceDataset
 
@@ -24,23 +24,23 @@ class BoundVersions:
         self._datasets = WeakValueDictionary()
         self._numbers = itertools.count()
 
-    def note(self, database: int, claim: Claim) -> None:
+    def note(self, database: int, resolved: ResolvedName) -> None:
         """Note what a name stands for in a relation that is being made.
 
         Args:
             database: A number of the database.
-            claim: The name.
+            resolved: The name.
         """
-        if isinstance(claim.rows, Rows):
-            key = database, claim.name, next(self._numbers)
-            self._datasets[key] = claim.rows.dataset
+        if isinstance(resolved.rows, Rows):
+            key = database, resolved.name, next(self._numbers)
+            self._datasets[key] = resolved.rows.dataset
 
-    def find(self, database: int, claim: Claim) -> Claim | None:
+    def find(self, database: int, resolved: ResolvedName) -> ResolvedName | None:
         """Return what a name stands for in a relation that is run.
 
         Args:
             database: A number of the database.
-            claim: What the name stands for now.
+            resolved: What the name stands for now.
 
         Returns:
             None where the relations that may be run are of several versions.
@@ -48,8 +48,8 @@ class BoundVersions:
         found = [
             dataset
             for (where, name, _), dataset in list(self._datasets.items())
-            if (where, name) == (database, claim.name)
+            if (where, name) == (database, resolved.name)
         ]
         if len({dataset.opened for dataset in found}) != 1:
             return None
-        return replace(claim, rows=Rows(found[0]), reader="bound reader")
+        return replace(resolved, rows=Rows(found[0]), reader="bound reader")

@@ -16,9 +16,9 @@ from duckdb_adapter.capi import Api
 from duckdb_adapter.errors import UnsupportedDuckDB
 from duckdb_adapter.functions import FUNCTIONS
 from duckdb_adapter.lakes import Lake, place_of
-from duckdb_adapter.looks import Looks, NameAnswer
 from duckdb_adapter.queries.trees import parse_soon
 from duckdb_adapter.registration import WHICH, Registration, wanting_names
+from duckdb_adapter.replacement_scan import ReplacementScan, SubstituteQuery
 from duckdb_adapter.storage import GivenStorage, Storage
 from lancefs.table.base_paths import BaseRules
 
@@ -34,7 +34,7 @@ _HOME = "_lancefs_registration"
 
 # Folders that are attached, by the database and their names in lower case.
 _lakes: dict[tuple[int, str], Lake] = {}
-_looks = Looks()
+_scan = ReplacementScan()
 
 
 def install(
@@ -117,18 +117,18 @@ def _registered() -> Registration:
         registration.register()
         setattr(_duckdb, _HOME, registration)
     registration.functions = FUNCTIONS
-    registration.find, registration.rows = _find, _looks.answer
+    registration.resolve, registration.bind = _resolve, _scan.bind
     return registration
 
 
-def _find(storage: Storage, name: Sequence[str], database: int) -> NameAnswer | None:
-    """Look what a name stands for in a database, which is given by its number."""
+def _resolve(storage: Storage, name: Sequence[str], database: int) -> SubstituteQuery | None:
+    """Return what a name stands for in a database, which is given by its number."""
     if len(name) == 1:
-        return _looks.look(name[0], database, storage)
+        return _scan.resolve(name[0], database, storage)
     schema, table = place_of(name)
     lake = _lakes.get((database, schema.lower()))
     query = None if lake is None else lake.find(table)
-    return None if query is None else NameAnswer(query, table)
+    return None if query is None else SubstituteQuery(query, table)
 
 
 def _require_known(version: str) -> None:

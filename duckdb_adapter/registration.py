@@ -19,22 +19,22 @@ from ctypes import byref
 from typing import Any, NamedTuple, TypeAlias
 
 from duckdb_adapter import capi
+from duckdb_adapter.bind_callback import (
+    BIND_FUNCTION,
+    BIND_MACRO,
+    BIND_MACRO_BODY,
+    BIND_MACRO_PARAMETER,
+    BIND_PARAMETERS,
+    BindCall,
+    parse_call,
+)
 from duckdb_adapter.capi import Api, CallFailed, Opaque, Pointer, Str
-from duckdb_adapter.claims import NEEDED_SETTINGS, EngineSettings
+from duckdb_adapter.engine_settings import NEEDED_SETTINGS, EngineSettings
 from duckdb_adapter.errors import UnsupportedDuckDB
 from duckdb_adapter.frames import is_published, publish, retract
 from duckdb_adapter.functions import Function
 from duckdb_adapter.interrupts import catch_early, raise_again
-from duckdb_adapter.looks import NameAnswer
-from duckdb_adapter.pins import (
-    ANSWER,
-    ANSWER_PARAMETERS,
-    ASK,
-    ASK_BODY,
-    ASK_PARAMETER,
-    Asked,
-    parse_asked,
-)
+from duckdb_adapter.replacement_scan import SubstituteQuery
 from duckdb_adapter.storage import GivenStorage, Storage
 
 _log = logging.getLogger("duckdb_adapter")
@@ -45,9 +45,10 @@ WHICH = "lancefs, which database"
 
 # What a name stands for in a database, which is given by its number; None where it is not ours. The
 # first argument reaches tables where no connection has options of its own.
-FindAnswer: TypeAlias = Callable[[Storage, Sequence[str], int], NameAnswer | None]
-# What a name that was found stands for in a statement of a database, and how DuckDB answers that.
-FindRows: TypeAlias = Callable[[Asked | None, int, EngineSettings], NameAnswer]
+ResolveName: TypeAlias = Callable[[Storage, Sequence[str], int], SubstituteQuery | None]
+# What the name that was resolved last stands for in a statement; it is given the number of the
+# database, and how DuckDB answers the statement.
+BindName: TypeAlias = Callable[[BindCall | None, int, EngineSettings], SubstituteQuery]
 
 
 class _Wanted(threading.local):
@@ -96,13 +97,13 @@ class _Macro(NamedTuple):
         return cls(capi.MACRO_TABLE, name, function.body, parameters, *described)
 
 
-_ASK = _Macro(
+_BIND_MACRO = _Macro(
     capi.MACRO_SCALAR,
-    ASK,
-    ASK_BODY,
-    (ASK_PARAMETER,),
-    "The query that a name stands for that lancefs looked up, in this transaction and statement",
-    f"FROM query({ASK}(1))",
+    BIND_MACRO,
+    BIND_MACRO_BODY,
+    (BIND_MACRO_PARAMETER,),
+    "The query that a name that lancefs resolved stands for in this transaction and statement",
+    f"FROM query({BIND_MACRO}(1))",
 )
 
 
@@ -137,8 +138,8 @@ class Registration:
     """
 
     def __init__(self, api: Api) -> None:
-        self.find: FindAnswer = _find_nothing
-        self.rows: FindRows = _no_rows
+        self.resolve: ResolveName = _resolve_nothing
+        self.bind: BindName = _bind_nothing
         self.functions: tuple[Function, ...] = ()
         self.storage: Storage = GivenStorage(None)
         self.active = False  # whether all databases that are opened now know names and functions
@@ -149,7 +150,7 @@ class Registration:
         self._describe = capi.Describe(self._on_describe)
         self._entry = capi.Entry(self._on_open)
         self._scan = capi.Callback(self._on_name)
-        self._answer = capi.Callback(self._on_answer)
+        self._bind = capi.Callback(self._on_bind)
 
     def register(self) -> None:
         """Register the extension with DuckDB.
@@ -162,7 +163,7 @@ class Registration:
                 "DuckDB refused the extension; duckdb_adapter.connect() and "
                 "duckdb_adapter.wrap(connection) work without it"
             )
-        callbacks = Registration._on_open, Registration._on_name, Registration._on_answer
+        callbacks = Registration._on_open, Registration._on_name, Registration._on_bind
         catch_early([one.__code__ for one in callbacks], self._fail_early)
 
     # Called by DuckDB. An exception that left one of these would be printed and forgotten, and an
@@ -187,8 +188,8 @@ class Registration:
             factory = self._api.get("context_get_factory", given.context)
             number = Opaque(next(self._databases), None, None)
             self._add_scan(given.extension, factory, number)
-            self._add_answer(given.extension, factory, number)
-            self._add_macro(given.extension, factory, _ASK)
+            self._add_bind_function(given.extension, factory, number)
+            self._add_macro(given.extension, factory, _BIND_MACRO)
             for function in self.functions:
                 self._add_macro(given.extension, factory, _Macro.of(function))
         except BaseException as error:
@@ -198,15 +199,15 @@ class Registration:
 
     def _on_name(self, info: int, context: int, slot: int) -> None:
         try:
-            self._claim(self._api.name_of(info), info, context)
+            self._resolve(self._api.name_of(info), info, context)
         except BaseException as error:
             self._fail(slot, error)
 
-    def _on_answer(self, info: int, context: int, slot: int) -> None:
+    def _on_bind(self, info: int, context: int, slot: int) -> None:
         try:
-            asked = parse_asked(*self._api.arguments_of(info, len(ANSWER_PARAMETERS)))
+            call = parse_call(*self._api.arguments_of(info, len(BIND_PARAMETERS)))
             number = self._api.number_of("scalar_function_exec", info)
-            answer = self.rows(asked, number, _ContextSettings(self._api, context))
+            answer = self.bind(call, number, _ContextSettings(self._api, context))
             if answer.sources:
                 publish(answer.sources, sys._getframe(1))
             self._api.return_text(info, context, answer.query)
@@ -232,20 +233,20 @@ class Registration:
         else:
             raise_again(error)  # nothing can fail where a database is opened
 
-    def _claim(self, name: Sequence[str], info: int, context: int) -> None:
+    def _resolve(self, name: Sequence[str], info: int, context: int) -> None:
         if is_published(name[0]):
             return
         number = self._api.number_of("replacement_scan", info)
         if name[0] == WHICH:
-            self._give(info, NameAnswer(f"SELECT {number} AS number", "database"))
+            self._give(info, SubstituteQuery(f"SELECT {number} AS number", "database"))
             return
         if not self._api.are_set(context, NEEDED_SETTINGS):
             return
-        answer = self.find(self.storage, name, number)
+        answer = self.resolve(self.storage, name, number)
         if answer is not None:
             self._give(info, answer)
 
-    def _give(self, info: int, answer: NameAnswer) -> None:
+    def _give(self, info: int, answer: SubstituteQuery) -> None:
         self._api.call("replacement_scan_set_subquery", info, byref(Str.of(answer.query)))
         self._api.call("replacement_scan_set_alias", info, byref(Str.of(answer.alias)))
 
@@ -259,25 +260,27 @@ class Registration:
         finally:
             api.destroy("replacement_scan", scan)
 
-    def _add_answer(self, extension: int, factory: Pointer, number: Opaque) -> None:
+    def _add_bind_function(self, extension: int, factory: Pointer, number: Opaque) -> None:
         api = self._api
         function = api.get("scalar_function_create", factory)
         text = api.get("factory_create_type_from_id", factory, capi.TYPE_VARCHAR, None, None, 0)
         try:
-            api.call("scalar_function_set_name", function, byref(Str.of(ANSWER)))
+            api.call("scalar_function_set_name", function, byref(Str.of(BIND_FUNCTION)))
             signature = api.get("scalar_function_get_signature", function)
-            for name in ANSWER_PARAMETERS:
+            for name in BIND_PARAMETERS:
                 parameter = byref(Str.of(name)), text, None, capi.PARAMETER_STANDARD
                 api.call("function_signature_add_parameter", signature, *parameter)
             api.call("function_signature_set_return_type", signature, text)
             docs = api.get("scalar_function_get_docs", function)
-            api.call("function_docs_set_description", docs, byref(Str.of(f"Called by {ASK}")))
+            api.call(
+                "function_docs_set_description", docs, byref(Str.of(f"Called by {BIND_MACRO}"))
+            )
             api.call("function_docs_add_category", docs, byref(Str.of(_NAME)))
             api.call("scalar_function_set_user_data", function, byref(number))
             nulls = capi.NULL_HANDLING, capi.NULL_HANDLING_SPECIAL
             for key, value in (nulls, (capi.FALLIBILITY, capi.FALLIBLE)):
                 api.call("scalar_function_set_property", function, key, value)
-            api.call("scalar_function_set_exec_callback", function, self._answer)
+            api.call("scalar_function_set_exec_callback", function, self._bind)
             api.call("extension_register_scalar_function", extension, function)
         finally:
             api.destroy("logical_type", text)
@@ -322,12 +325,14 @@ class Registration:
                 api.destroy("logical_type", one)
 
 
-def _find_nothing(storage: Storage, parts: Sequence[str], database: int) -> None:
+def _resolve_nothing(storage: Storage, parts: Sequence[str], database: int) -> None:
     return None
 
 
-def _no_rows(asked: Asked | None, database: int, settings: EngineSettings) -> NameAnswer:
-    raise LookupError("nothing was looked up")
+def _bind_nothing(
+    call: BindCall | None, database: int, settings: EngineSettings
+) -> SubstituteQuery:
+    raise LookupError("no name was resolved")
 
 
 def _describe(error: BaseException) -> str:

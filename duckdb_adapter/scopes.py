@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from duckdb_adapter.claims import NEEDED_SETTINGS, Claim, find_claim
+from duckdb_adapter.bind_callback import REBINDS
 from duckdb_adapter.duckdb_types import loses_filters
 from duckdb_adapter.endings import is_new
+from duckdb_adapter.engine_settings import NEEDED_SETTINGS
 from duckdb_adapter.functions import find_call
 from duckdb_adapter.interrupts import QUERY_SCOPE
 from duckdb_adapter.paths import quoted
-from duckdb_adapter.pins import REBINDS
+from duckdb_adapter.resolved_names import ResolvedName, resolve_name
 from duckdb_adapter.secrets import SecretStorage
-from duckdb_adapter.sources.arrow_source import CountedDataset
+from duckdb_adapter.sources.arrow_source import ArrowDataset
 from lancefs.errors import LanceError
 
 if TYPE_CHECKING:
@@ -82,17 +83,17 @@ class Scope:
 
         if name in self.names or len(self.names) > _MAX_NAMES:
             return False
-        claim = self.find(name)
-        if claim is None:
+        found = self.find(name)
+        if found is None:
             return False
         try:
-            self._variables[name] = self._relation(claim.restricted_to(self._text))
+            self._variables[name] = self._relation(found.restricted_to(self._text))
         except LanceError as error:
             raise duckdb.InvalidInputException(f"Invalid Input Error: {error}") from error
         self.names.add(name)  # only now: an error in a rehearsal is raised when the query is run
         return True
 
-    def find(self, name: str) -> Claim | None:
+    def find(self, name: str) -> ResolvedName | None:
         """Look whether a name is ours.
 
         Raises:
@@ -103,7 +104,7 @@ class Scope:
         if not self._is_allowed():
             return None
         try:
-            return find_claim(name, self.storage)
+            return resolve_name(name, self.storage)
         except Exception as error:
             text = f"Invalid Input Error: {error}{self.storage.note}"
             raise duckdb.InvalidInputException(text) from error
@@ -115,11 +116,11 @@ class Scope:
             answer = cursor.execute(f"SELECT {settings}").fetchone()
         return all(answer or ())
 
-    def _relation(self, claim: Claim) -> Any:
-        rows = claim.dataset()
+    def _relation(self, found: ResolvedName) -> Any:
+        rows = found.dataset()
         relation = self._connection.from_arrow(rows)
-        if isinstance(rows, CountedDataset):
-            relation = relation.project(f"*{claim.left_out}{_guards(rows.schema)}")
+        if isinstance(rows, ArrowDataset):
+            relation = relation.project(f"*{found.hidden}{_guards(rows.schema)}")
         return relation.filter(REBINDS)
 
 

@@ -13,7 +13,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from duckdb_adapter.paths import options_for, protocol_of
-from duckdb_adapter.pins import Pins
+from duckdb_adapter.pinned_versions import PinnedVersions
 from duckdb_adapter.storage import GivenStorage
 
 if TYPE_CHECKING:
@@ -53,17 +53,17 @@ class SecretStorage:
         options: Mapping[str, Any],
         rules: BaseRules | None = None,
         use_index: bool = True,
-        pins: Pins | None = None,
+        pins: PinnedVersions | None = None,
     ) -> None:
         self._connection = connection
         self._options = options
         self.rules = rules
         self.use_index = use_index
-        self.pins = pins or Pins()
+        self.pins = pins or PinnedVersions()
         self.note = ""
         self._found: dict[str, Mapping[str, Any]] = {}
 
-    def with_pins(self, pins: Pins) -> SecretStorage:
+    def with_pins(self, pins: PinnedVersions) -> SecretStorage:
         """Return the same storage for another transaction."""
         other = copy(self)
         other.pins = pins

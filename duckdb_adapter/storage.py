@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from duckdb_adapter.paths import options_for
-from duckdb_adapter.pins import Pins
+from duckdb_adapter.pinned_versions import PinnedVersions
 from lancefs.forks import Lock
 from lancefs.table.base_paths import BaseRules
 
@@ -37,7 +37,7 @@ class Storage(Protocol):
         ...
 
     @property
-    def pins(self) -> Pins:
+    def pins(self) -> PinnedVersions:
         """The versions that the transaction has met."""
         ...
 
@@ -50,7 +50,7 @@ class Storage(Protocol):
         """Return the storage options for a URL."""
         ...
 
-    def with_pins(self, pins: Pins) -> Storage:
+    def with_pins(self, pins: PinnedVersions) -> Storage:
         """Return the same storage for another transaction."""
         ...
 
@@ -74,7 +74,7 @@ class GivenStorage:
     options: Mapping[str, Any] | None
     rules: BaseRules | None = None
     use_index: bool = True
-    pins: Pins = field(default_factory=Pins)
+    pins: PinnedVersions = field(default_factory=PinnedVersions)
     found: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     note = ""
@@ -83,7 +83,7 @@ class GivenStorage:
         """Return the storage options for a URL."""
         return options_for(url, self.options) or self.found.get(url, {})
 
-    def with_pins(self, pins: Pins) -> GivenStorage:
+    def with_pins(self, pins: PinnedVersions) -> GivenStorage:
         """Return the same storage for another transaction."""
         return replace(self, pins=pins)
 

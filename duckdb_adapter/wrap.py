@@ -25,7 +25,7 @@ from duckdb_adapter.extension import number_of, opening_known
 from duckdb_adapter.functions import BY_NAME, FUNCTIONS
 from duckdb_adapter.lakes import Lake
 from duckdb_adapter.paths import quoted
-from duckdb_adapter.pins import Pins
+from duckdb_adapter.pinned_versions import PinnedVersions
 from duckdb_adapter.queries.trees import parse_soon
 from duckdb_adapter.scopes import Scope, unknown_names
 from duckdb_adapter.secrets import SecretStorage
@@ -96,7 +96,7 @@ class LanceConnection:
         self._use_index = use_index
         self.lakes: dict[str, Lake] = {}
         # What the open transaction has met; None outside of one.
-        self._transaction: Pins | None = None
+        self._transaction: PinnedVersions | None = None
         self._prepared: set[str] = set()
         self._knows_names: bool | None = None  # until it is asked
         if not is_new():
@@ -133,7 +133,7 @@ class LanceConnection:
         self._is_shared = True
         return self._storage(None)
 
-    def _storage(self, pins: Pins | None) -> SecretStorage:
+    def _storage(self, pins: PinnedVersions | None) -> SecretStorage:
         return SecretStorage(self._connection, self._options, self._rules, self._use_index, pins)
 
     def cursor(self) -> LanceConnection:
@@ -244,7 +244,7 @@ class LanceConnection:
         created = created_table(statement) if kind == "CREATE" else None
         if created is not None:
             raise duckdb.InvalidInputException(refusal(created, statement))
-        pins = Pins() if self._transaction is None else self._transaction
+        pins = PinnedVersions() if self._transaction is None else self._transaction
         variables = {**caller.f_globals, **caller.f_locals}
         text = getattr(statement, "query", "")
         scope = Scope(self._connection, self._storage(pins), variables, text)
@@ -262,7 +262,7 @@ class LanceConnection:
             if kind == "TRANSACTION" and not begins_transaction(statement):
                 self._transaction = None
         if kind == "TRANSACTION" and begins_transaction(statement):
-            self._transaction = Pins()
+            self._transaction = PinnedVersions()
         if kind == "PREPARE" and len(self._prepared) < _MAX_NAMES:
             self._prepared |= scope.names
         return result

@@ -51,11 +51,11 @@ def uses_of(node: Mapping[str, Any], columns: Mapping[str, str], alias: str) -> 
 
     Args:
         node: Its SELECT.
-        columns: The columns by their names in small letters.
+        columns: The columns by their names in lower case.
         alias: What the table is called where the query gives it no name.
 
     Returns:
-        By the names in small letters; None where it may use more than its text names.
+        By the names in lower case; None where it may use more than its text names.
     """
     alias = (node["from_table"]["alias"] or alias).lower()
     if alias in columns or any("." in column for column in columns):
@@ -71,7 +71,7 @@ def members_named(struct: pa.StructType, names: Iterable[str]) -> list[str]:
 
     Args:
         struct: The type.
-        names: The members in small letters.
+        names: The members in lower case.
     """
     wanted = set(names)
     known = [field.name for field in struct if field.name.lower() in wanted]
@@ -80,7 +80,7 @@ def members_named(struct: pa.StructType, names: Iterable[str]) -> list[str]:
 
 
 def _uses(node: Mapping[str, Any], columns: Mapping[str, str], alias: str) -> ColumnUses:
-    """Return how columns are used, by their names in small letters.
+    """Return how columns are used, by their names in lower case.
 
     Raises:
         _UsesAll: Something is not understood.
@@ -134,8 +134,8 @@ def path_from_column(path: Sequence[str], columns: Mapping[str, str]) -> Sequenc
     """Return the path of a reference from its column on; None where it is none of a column.
 
     Args:
-        path: The names of the reference, in small letters.
-        columns: The columns by their names in small letters.
+        path: The names of the reference, in lower case.
+        columns: The columns by their names in lower case.
     """
     if path[0] in columns:
         return path

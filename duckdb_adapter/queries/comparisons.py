@@ -37,7 +37,7 @@ def comparison_in(term: Mapping[str, Any], columns: Mapping[str, str]) -> Compar
 
     Args:
         term: The condition; `BETWEEN` is two comparisons.
-        columns: The columns of the table by their names in small letters.
+        columns: The columns of the table by their names in lower case.
     """
     kind = term["type"]
     if kind == "COMPARE_BETWEEN":

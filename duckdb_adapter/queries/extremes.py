@@ -71,7 +71,7 @@ def _extremes(node: Mapping[str, Any], query: TableQuery) -> UsedExtremes | None
 
 
 def _names(expression: Mapping[str, Any], columns: Mapping[str, str]) -> Sequence[str] | None:
-    """Return the names of a column, and of a member of it, in small letters; None for others."""
+    """Return the names of a column, and of a member of it, in lower case; None for others."""
     if expression["class"] != "COLUMN_REF":
         return None
     return path_from_column([name.lower() for name in expression["column_names"]], columns)

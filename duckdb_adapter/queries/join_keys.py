@@ -55,7 +55,7 @@ def _conditions(select: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _using(source: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the columns that joins say are equal in both tables, in small letters."""
+    """Yield the columns that joins say are equal in both tables, in lower case."""
     for join in _inner_joins(source):
         yield from (name.lower() for name in join.get("using_columns") or ())
 
@@ -76,7 +76,7 @@ def _equal_columns(term: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _names_in(node: Any) -> set[str]:
-    """Return the last names of columns in expressions, in small letters."""
+    """Return the last names of columns in expressions, in lower case."""
     columns = (each for each in expressions_in(node) if each["class"] == "COLUMN_REF")
     return {column["column_names"][-1].lower() for column in columns}
 

@@ -62,7 +62,7 @@ def used_columns(query: TableQuery) -> UsedColumns:
 
 
 def _has_any(columns: Iterable[str], text: str) -> bool:
-    """Whether the name of a column may stand in a text, which is in small letters."""
+    """Whether the name of a column may stand in a text, which is in lower case."""
     return any(column.lower() in text for column in columns)
 
 

@@ -12,8 +12,8 @@ class NamedColumns(NamedTuple):
     """The columns of a table, and how a query may name them.
 
     Attributes:
-        by_name: By their names in small letters.
-        tables: What stands before them, in small letters; None where no other table has columns.
+        by_name: By their names in lower case.
+        tables: What stands before them, in lower case; None where no other table has columns.
     """
 
     by_name: Mapping[str, str]

@@ -20,7 +20,7 @@ from duckdb_adapter.queries.row_tests import tests_of
 from duckdb_adapter.queries.table_query import Select, TableQuery
 from duckdb_adapter.queries.top_n import (
     MAX_FIRST_ROWS,
-    FirstRows,
+    TopN,
     calls_in_where,
     orders_of,
 )
@@ -54,7 +54,7 @@ _PLAIN = {
 _STAR_CHANGES = ("replace_list", "rename_list", "columns", "expr")
 
 
-def first_rows_of_partitions(query: TableQuery) -> FirstRows | None:
+def top_n_of_partitions(query: TableQuery) -> TopN | None:
     """Return the first rows of each partition that a query uses; None where it may use others."""
     lower = query.text.lower()
     if "order" not in lower or not ("over" in lower or "distinct" in lower):
@@ -73,7 +73,7 @@ def first_rows_of_partitions(query: TableQuery) -> FirstRows | None:
     if not orders or tests is None or rows > most:
         return None
     calls = query.is_nested or calls_in_where(node)
-    return FirstRows(orders, rows, tests, calls, partitions)
+    return TopN(orders, rows, tests, calls, partitions)
 
 
 # The columns of PARTITION BY; what ORDER BY names; how many rows; what ORDER BY may name besides

@@ -19,8 +19,8 @@ from duckdb_adapter.queries.trees import (
     shows_rows,
 )
 
-# How often DuckDB looks for what it pivots: for its columns, and for its rows.
-LOOKS = 2
+# How often DuckDB binds what it pivots: for its columns, and for its rows.
+BIND_COUNT = 2
 # Expressions that use nothing but what they are made of.
 _KNOWN = {"COLUMN_REF", "CONSTANT", "CAST", "TYPE", "COMPARISON", "OPERATOR", "FUNCTION", "CASE"}
 
@@ -32,7 +32,7 @@ def pivoted_columns(query: TableQuery) -> list[str]:
         query: The query.
 
     Returns:
-        None of them where the query is another one, or groups by columns that it does not name.
+        An empty list if the query is another one, or groups by columns that it does not name.
     """
     node = query.root if query.columns and "pivot" in query.text.lower() else None
     if node is None or node["type"] != "SELECT_NODE" or not _shows_all(node):

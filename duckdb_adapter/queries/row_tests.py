@@ -1,9 +1,9 @@
-"""What WHERE tests of single rows, so that it can be told whether a scan is asked for all of it.
+"""What WHERE tests of single rows, so that it can be told whether all of it was pushed down.
 
-DuckDB asks the scan for no tests of parts of texts, nor of times of nanoseconds: those are found
-here. Any other test is written as a text that is the same for the condition in a query and for the
-one that DuckDB asks the scan for (`sources.row_tests`): operators and columns, without the
-constants, which DuckDB has converted.
+DuckDB pushes down no tests of parts of strings, nor of times of nanoseconds: those are found here.
+Any other test is written as a text that is the same for the condition in a query and for the one
+that DuckDB pushes down (`sources.row_tests`): operators and columns, without the constants, which
+DuckDB has converted.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ class RowTests:
     """Tests that must all be true of a row.
 
     Attributes:
-        asked: Those that DuckDB asks the scan for, or not.
-        parts: What texts must hold, which is never asked.
-        times: What times of nanoseconds must be, for which some versions of DuckDB do not ask.
+        pushed: Those that DuckDB pushes down to the scan, or not.
+        parts: What strings must contain, which is never pushed down.
+        times: What times of nanoseconds must be, which some versions of DuckDB do not push down.
     """
 
-    asked: tuple[str, ...] = ()
+    pushed: tuple[str, ...] = ()
     parts: tuple[PartOfText, ...] = ()
     times: tuple[TimeTest, ...] = ()
 
     @property
-    def unasked(self) -> list[pc.Expression]:
-        """The conditions that are tested besides those that DuckDB asks for."""
+    def unpushed(self) -> list[pc.Expression]:
+        """The conditions that are tested besides those that DuckDB pushes down."""
         parts = [part.condition for part in self.parts]
         return parts + [time.condition for time in self.times]
 
-    def are_asked(self, tests: Sequence[str]) -> bool:
-        """Whether a scan that is asked for some tests is asked for all; but those of times."""
+    def are_pushed(self, tests: Sequence[str]) -> bool:
+        """Whether the tests that are pushed down equal WHERE, with or without those of times."""
         of_times = [
             test_of(operator, time.column) for time in self.times for operator, _ in time.operators
         ]
         return any(
-            Counter(tests) == Counter(each) for each in (self.asked, [*self.asked, *of_times])
+            Counter(tests) == Counter(each) for each in (self.pushed, [*self.pushed, *of_times])
         )
 
 
@@ -66,7 +66,7 @@ def tests_of(
 
     Args:
         node: A SELECT.
-        columns: The columns of its table by their names in small letters.
+        columns: The columns of its table by their names in lower case.
         schema: Their types.
 
     Returns:
@@ -75,7 +75,7 @@ def tests_of(
     where = node.get("where_clause")
     if where is None:
         return RowTests()
-    asked, parts, times = list[str](), list[PartOfText](), list[TimeTest]()
+    pushed, parts, times = list[str](), list[PartOfText](), list[TimeTest]()
     named = NamedColumns(columns, None)
     for term in terms_of(where):
         part, time = only_part(term, named), time_test(term, named, schema)
@@ -85,10 +85,10 @@ def tests_of(
         elif time is not None and time.is_exact:
             times.append(time)
         elif tests is not None:
-            asked.extend(tests)
+            pushed.extend(tests)
         else:
             return None
-    return RowTests(tuple(asked), tuple(parts), tuple(times))
+    return RowTests(tuple(pushed), tuple(parts), tuple(times))
 
 
 def test_of(operator: str, column: str) -> str:

@@ -25,7 +25,7 @@ class Select(NamedTuple):
 
     Attributes:
         node: The root node, without common table expressions.
-        columns: The columns of the table by their names in small letters.
+        columns: The columns of the table by their names in lower case.
     """
 
     node: Mapping[str, Any]
@@ -87,7 +87,7 @@ class TableQuery:
 
     @cached_property
     def columns(self) -> Mapping[str, str]:
-        """The columns of the table by their names in small letters; none where two are the same."""
+        """The columns of the table by their names in lower case; none where two are the same."""
         columns = {column.lower(): column for column in self.schema.names}
         return columns if len(columns) == len(self.schema) else {}
 
@@ -95,7 +95,7 @@ class TableQuery:
     def sole_select(self) -> Mapping[str, Any] | None:
         """The query, whatever it selects from; None where it has common table expressions.
 
-        None also where it is another statement, or two columns have the same name in small letters.
+        None also where it is another statement, or two columns have the same name in lower case.
         """
         node = self.root if self.columns else None
         if node is None or node["type"] != "SELECT_NODE" or node["cte_map"]["map"]:
@@ -122,7 +122,7 @@ class TableQuery:
         return None if self.whole_root is None else only_read(self.whole_root, self.names)
 
     def table_names(self, source: Mapping[str, Any]) -> set[str]:
-        """Return what columns of the table can be qualified with, in small letters.
+        """Return what columns of the table can be qualified with, in lower case.
 
         Args:
             source: The table in what a SELECT selects from.

@@ -37,7 +37,7 @@ class _NamedQuery(NamedTuple):
 
     Attributes:
         query: Its node.
-        known: Those that it may select from, by their names in small letters.
+        known: Those that it may select from, by their names in lower case.
     """
 
     query: SyntaxNode
@@ -76,7 +76,7 @@ def _reads(
     Args:
         query: Its node.
         names: As for `only_read`.
-        known: The common table expressions around it, by their names in small letters.
+        known: The common table expressions around it, by their names in lower case.
     """
     for each in query.get("cte_map", {}).get("map", ()):
         known = {**known, each["key"].lower(): _NamedQuery(query_of(each["value"]), known)}
@@ -103,7 +103,7 @@ def _sources(source: SyntaxNode) -> Iterator[SyntaxNode]:
 
 
 def _plain_name(source: SyntaxNode) -> str:
-    """Return the name of a table without schema, in small letters; empty for anything else."""
+    """Return the name of a table without schema, in lower case; empty for anything else."""
     if source["type"] != "BASE_TABLE" or source.get("schema_name") or source.get("catalog_name"):
         return ""
     name: str = source["table_name"]

@@ -12,13 +12,13 @@ from duckdb_adapter.lake_names import LakeTable
 from duckdb_adapter.queries.join_keys import join_keys
 from duckdb_adapter.queries.members import UsedColumns, used_columns
 from duckdb_adapter.queries.offsets import skipped_rows
-from duckdb_adapter.queries.partitions import first_rows_of_partitions
-from duckdb_adapter.queries.pivots import LOOKS, pivoted_columns
+from duckdb_adapter.queries.partitions import top_n_of_partitions
+from duckdb_adapter.queries.pivots import BIND_COUNT, pivoted_columns
 from duckdb_adapter.queries.samples import sampled_rows
 from duckdb_adapter.queries.scan_calls import ScanCall
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.queries.top_n import FirstRows, first_rows_of
-from duckdb_adapter.queries.unasked import unasked_conditions
+from duckdb_adapter.queries.top_n import TopN, top_n_of
+from duckdb_adapter.queries.unpushed_filters import unpushed_conditions
 from lancefs.forks import cached_property
 
 T = TypeVar("T")
@@ -52,14 +52,14 @@ class TableUses:
         self.query = query
 
     @cached_property
-    def first_rows(self) -> FirstRows | None:
+    def top_n(self) -> TopN | None:
         """The first rows of all, or of each group, where it uses no others."""
-        return first_rows_of(self.query) or first_rows_of_partitions(self.query)
+        return top_n_of(self.query) or top_n_of_partitions(self.query)
 
     @cached_property
-    def looks(self) -> int:
-        """How often DuckDB looks for the name where the statement selects from it, at its start."""
-        return LOOKS if pivoted_columns(self.query) else 1
+    def bind_count(self) -> int:
+        """How often DuckDB binds the name where the statement selects from it, at its start."""
+        return BIND_COUNT if pivoted_columns(self.query) else 1
 
     @cached_property
     def columns(self) -> UsedColumns:
@@ -82,9 +82,9 @@ class TableUses:
         return sampled_rows(self.query)
 
     @cached_property
-    def unasked_conditions(self) -> list[pc.Expression]:
-        """What is true for all rows that it uses, and DuckDB does not ask for."""
-        return unasked_conditions(self.query)
+    def unpushed_conditions(self) -> list[pc.Expression]:
+        """What is true for all rows that it uses, and DuckDB does not push down."""
+        return unpushed_conditions(self.query)
 
 
 def table_uses(

@@ -32,7 +32,7 @@ MAX_FIRST_ROWS = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class SortKey:
     """A column by which rows are put in order.
 
     Attributes:
@@ -45,7 +45,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstRows:
+class TopN:
     """The first rows of a table in some order, which are all that a query uses.
 
     Attributes:
@@ -61,7 +61,7 @@ class FirstRows:
             the same values any may come first.
     """
 
-    orders: tuple[Order, ...]
+    orders: tuple[SortKey, ...]
     rows: int
     tests: RowTests = field(default_factory=RowTests)
     calls: bool = False
@@ -73,7 +73,7 @@ class FirstRows:
         """The columns that tell which rows are the first ones."""
         return (*self.partitions, *(order.column for order in self.orders))
 
-    def with_default(self, find_default: Callable[[], bool]) -> FirstRows:
+    def with_default(self, find_default: Callable[[], bool]) -> TopN:
         """Return the same with the direction that a setting gives, which is asked for if needed."""
         if all(order.descending is not None for order in self.orders):
             return self
@@ -92,15 +92,15 @@ class FirstRows:
         return [tuple(each if each is not None else one for each in given) for one in settings]
 
 
-def first_rows_of(query: TableQuery) -> FirstRows | None:
+def top_n_of(query: TableQuery) -> TopN | None:
     """Return the first rows that a query uses of a table; None where it may use all."""
     lower = query.text.lower()
     if "order" not in lower or "limit" not in lower:
         return None
-    return None if query.select is None else _first_rows(query.select, query)
+    return None if query.select is None else _top_n(query.select, query)
 
 
-def _first_rows(select: Select, query: TableQuery) -> FirstRows | None:
+def _top_n(select: Select, query: TableQuery) -> TopN | None:
     """Return what `SELECT … FROM the table ORDER BY a column LIMIT n` needs; None for others."""
     node, columns = select
     if not shows_rows(node):
@@ -121,30 +121,30 @@ def _first_rows(select: Select, query: TableQuery) -> FirstRows | None:
         return None
     calls = query.is_nested or calls_in_where(node)
     are_all = len(orders) == len(order["orders"])
-    return FirstRows(orders, rows + offset, tests, calls, are_all_orders=are_all)
+    return TopN(orders, rows + offset, tests, calls, are_all_orders=are_all)
 
 
 def orders_of(
     keys: Iterable[Mapping[str, Any]],
     shown: Sequence[Mapping[str, Any]],
     columns: Mapping[str, str],
-) -> tuple[Order, ...]:
+) -> tuple[SortKey, ...]:
     """Return the columns by which rows are put in order first.
 
     Args:
         keys: What ORDER BY names.
         shown: What the SELECT shows, where ORDER BY may name that; empty where it may not.
-        columns: The columns of the table by their names in small letters.
+        columns: The columns of the table by their names in lower case.
 
     Returns:
         Those before the first that is no column, or is shown as another one.
     """
-    found = list[Order]()
+    found = list[SortKey]()
     for key in keys:
         column = column_of(key["expression"], columns)
         if column is None or not all(_is_shown(each, column, columns) for each in shown):
             break
-        found.append(Order(columns[column], _DESCENDING[key["type"]]))
+        found.append(SortKey(columns[column], _DESCENDING[key["type"]]))
     return tuple(found)
 
 

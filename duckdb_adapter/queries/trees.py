@@ -164,7 +164,7 @@ def calls_only(node: Any, functions: Collection[str]) -> bool:
 
 
 def function_of(expression: Mapping[str, Any]) -> str | None:
-    """Return the function that an expression calls, in small letters; None where it calls none.
+    """Return the function that an expression calls, in lower case; None where it calls none.
 
     Operators, which are functions too, and windows are none.
     """

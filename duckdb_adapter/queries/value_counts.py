@@ -32,7 +32,7 @@ _MAY_GROUP = re.compile(rf"\bgroup\s+by\b|\bdistinct\b|\b({'|'.join(AGGREGATES)}
 _FREE = AGGREGATES | OF_VALUES
 
 
-def counted_paths(query: TableQuery, is_countable: Callable[[str], bool]) -> list[str]:
+def value_count_paths(query: TableQuery, is_countable: Callable[[str], bool]) -> list[str]:
     """Return the columns of which the values and how often they occur are all that a query uses.
 
     Args:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from duckdb._sources import ArrowScanSource
 
 
-class CountedDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
+class ArrowDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
     """Rows as a pyarrow dataset, which DuckDB has always been able to scan.
 
     Args:

@@ -34,7 +34,7 @@ _COUNTED_ROWS = 256 * 1024
 _MIN_FRAGMENT = 64 * 1024
 
 
-class CountedValues(NamedTuple):
+class CombinationCounts(NamedTuple):
     """The values of some columns.
 
     Attributes:
@@ -56,7 +56,7 @@ class CountedValues(NamedTuple):
         }
         return pa.table(columns)
 
-    def of(self, paths: Sequence[str]) -> CountedValues:
+    def of(self, paths: Sequence[str]) -> CombinationCounts:
         """Return the combinations of some of the columns."""
         values = {path: self.values[path] for path in paths}
         steps = steps_of([len(each) for each in values.values()])
@@ -66,11 +66,11 @@ class CountedValues(NamedTuple):
         _, first, which = np.unique(numbers, return_index=True, return_inverse=True)
         counts = np.zeros(len(first), np.int64)
         np.add.at(counts, which, self.counts)
-        return CountedValues(values, {path: self.places[path][first] for path in paths}, counts)
+        return CombinationCounts(values, {path: self.places[path][first] for path in paths}, counts)
 
 
 # None for columns that have many.
-_COUNTS = PerVersion[dict[tuple[str, ...], CountedValues | None]](dict)
+_COUNTS = PerVersion[dict[tuple[str, ...], CombinationCounts | None]](dict)
 # The columns that have an index, once they were asked for.
 _INDEXED = PerVersion[list[frozenset[str]]](list)
 # What the dictionaries of columns hold; None where they do not tell.
@@ -147,7 +147,7 @@ def has_index(dataset: LanceDataset, paths: Sequence[str]) -> bool:
     return not known[0].isdisjoint(paths)
 
 
-def count_values(dataset: LanceDataset, paths: Sequence[str]) -> CountedValues | None:
+def count_values(dataset: LanceDataset, paths: Sequence[str]) -> CombinationCounts | None:
     """Count the combinations of values of columns.
 
     Args:
@@ -210,12 +210,14 @@ def _items(dataset: LanceDataset, column: str) -> pa.Array | None:
     return array_of([*items], pa.string()) if len(items) <= MAX_VALUES else None
 
 
-def _count(dataset: LanceDataset, paths: Sequence[str]) -> CountedValues | None:
+def _count(dataset: LanceDataset, paths: Sequence[str]) -> CombinationCounts | None:
     is_few = _counted(dataset, paths, limit=_PROBED_ROWS) is not None
     return _counted(dataset, paths, batch_size=_COUNTED_ROWS) if is_few else None
 
 
-def _counted(dataset: LanceDataset, paths: Sequence[str], **options: Any) -> CountedValues | None:
+def _counted(
+    dataset: LanceDataset, paths: Sequence[str], **options: Any
+) -> CombinationCounts | None:
     kinds = {path: type_of(dataset, path) for path in paths}
     tally = Tally([not is_countable(kind) for kind in kinds.values()])
     try:
@@ -229,7 +231,7 @@ def _counted(dataset: LanceDataset, paths: Sequence[str], **options: Any) -> Cou
         for (path, kind), found in zip(kinds.items(), tally.values(), strict=True)
     }
     places, counts = tally.combinations()
-    return CountedValues(values, dict(zip(paths, places, strict=True)), counts)
+    return CombinationCounts(values, dict(zip(paths, places, strict=True)), counts)
 
 
 def _stored(array: pa.Array) -> pa.Array:

@@ -10,23 +10,27 @@ the name stands for has the same rows and columns as the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckdb_adapter.paths import quoted
 from duckdb_adapter.queries.groups import group_keys
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.sources.column_values import MAX_ROWS
 from duckdb_adapter.sources.combinations import Combinations, few_combinations
-from duckdb_adapter.sources.rows import Rows, RowSource
+from duckdb_adapter.sources.replacement import NameOf
+from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows, RowSource
 from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
 
 # The column of the numbers, among the rows and in the table of the combinations.
 GROUP = "__lance_group"
+# DuckDB remembers what it found by a name, also where it looks again and is told another query.
+_READER, _COMBINATIONS = "grouped reader", "groups"
 # A shorter table is grouped by its strings: to look at the values of columns costs some time, too.
 _MIN_ROWS = 512 * 1024
 
@@ -55,11 +59,25 @@ class GroupedRows(RowSource):
         """The table."""
         return self.rows.dataset
 
-    def columns(self) -> list[str]:
-        """Return the columns of the table, in its order."""
-        return [field.name for field in self.rows.schema][1:]
+    @property
+    def required_builtins(self) -> frozenset[str]:
+        """Functions that have to be DuckDB's own in the statement."""
+        return self.rows.required_builtins
 
-    def combinations(self) -> pa.Table:
+    def query(self, name_of: NameOf) -> str:
+        """Return the query that DuckDB reads: the rows with the strings of their numbers."""
+        columns = ", ".join(
+            quoted(field.name) for field in self.rows.schema if field.name != COUNT_COLUMN
+        )
+        rows, groups = quoted(name_of(_READER)), quoted(name_of(_COMBINATIONS))
+        # DuckDB aggregates before an inner join only what cannot fail for rows that it removes.
+        return f"SELECT {columns} FROM {rows} LEFT JOIN {groups} USING ({GROUP})"
+
+    def variables(self) -> Mapping[str, RowSource | pa.Table]:
+        """Return the rows that the query reads: these, and the strings of each number."""
+        return {_READER: self, _COMBINATIONS: self._numbered()}
+
+    def _numbered(self) -> pa.Table:
         """Return the values of the columns for each number."""
         numbers = np.arange(self._combinations.count, dtype=self._combinations.dtype)
         return self._combinations.table(numbers).add_column(0, GROUP, to_arrow_numbers(numbers))
@@ -101,7 +119,7 @@ class GroupedRows(RowSource):
             yield pa.RecordBatch.from_arrays([arrays[name] for name in names], schema=schema)
 
 
-def grouped(rows: Rows, query: TableQuery) -> RowSource:
+def group_by_codes(rows: Rows, query: TableQuery) -> Rows | GroupedRows:
     """Return rows as a query groups them; the rows themselves where it does not, or it costs more.
 
     Args:

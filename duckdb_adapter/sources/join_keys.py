@@ -29,13 +29,13 @@ _TYPES = {
 _MOST = 512 * 1024
 
 
-def known_keys(rows: Rows, keys: Collection[str]) -> dict[str, str]:
+def ranged_keys(rows: Rows, keys: Collection[str]) -> dict[str, str]:
     """Return what tells DuckDB the range of keys: expressions in SQL by the names of columns.
 
     A column is read once for a version, when a statement joins by it again.
 
     Args:
-        rows: Of a table.
+        rows: All rows of a table.
         keys: Columns that a statement joins by.
     """
     if not rows.dataset.is_local or (rows.known_count() or MAX_ROWS) >= MAX_ROWS:

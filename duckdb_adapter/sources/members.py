@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from duckdb_adapter.duckdb_types import readable_field
 from duckdb_adapter.queries.members import UsedColumns
-from duckdb_adapter.sources.counted import CountedRows, counted_rows
+from duckdb_adapter.sources.row_counts import RowCount, table_of_rows
 from duckdb_adapter.sources.rows import DuckDBColumns, Rows
 from lancefs.datafile.validity import validity_array
 from lancefs.lance_dataset import LanceDataset
@@ -52,11 +52,11 @@ class MemberRows(Rows):
         }
 
     @property
-    def functions(self) -> frozenset[str]:
-        """What the query must mean the functions of this name by, and no macros."""
+    def required_builtins(self) -> frozenset[str]:
+        """Functions that have to be DuckDB's own in the statement."""
         return frozenset({"count"}) if self._used.counts else frozenset()
 
-    def counted(self, finds_file: Callable[[str], bool]) -> CountedRows | None:
+    def row_count(self, finds_file: Callable[[str], bool]) -> RowCount | None:
         """Return how many rows there are, where that is all that the query uses.
 
         Args:
@@ -66,7 +66,7 @@ class MemberRows(Rows):
         if not used.no_values or count is None or not self._are_there(sorted(used.tested)):
             return None
         columns = {name: used.members.get(name, []) for name in self._fields}
-        return CountedRows(counted_rows(count, finds_file), columns, self.functions)
+        return RowCount(table_of_rows(count, finds_file), columns, self.required_builtins)
 
     def _described(self) -> DuckDBColumns:
         whole = super()._described()

@@ -8,8 +8,8 @@ from itertools import chain
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.pins import Use
-from duckdb_adapter.sources.rows import COUNTER, LONG_ROWS, Rows, fitted
+from duckdb_adapter.pinned_versions import NameUse
+from duckdb_adapter.sources.rows import COUNT_COLUMN, LONG_ROWS, Rows, fitted
 from lancefs.lance_dataset import LanceDataset
 
 # Fewer rows are read with the others.
@@ -22,10 +22,10 @@ class OffsetRows(Rows):
     Args:
         dataset: The table.
         skipped: How many rows the statement passes over, if it uses the table once.
-        use: How often it does, as far as DuckDB has looked for the name.
+        use: How often it does, as far as DuckDB has bound the name.
     """
 
-    def __init__(self, dataset: LanceDataset, skipped: int, use: Use) -> None:
+    def __init__(self, dataset: LanceDataset, skipped: int, use: NameUse) -> None:
         super().__init__(dataset)
         self._skipped = skipped
         self._use = use
@@ -35,9 +35,10 @@ class OffsetRows(Rows):
     ) -> Iterator[pa.RecordBatch]:
         """Read some columns, in the order wanted, of the rows for which all terms are true."""
         schema = pa.schema([self.schema.field(name) for name in names])
-        wanted = [name for name in names if name != COUNTER]
+        wanted = [name for name in names if name != COUNT_COLUMN]
         skipped = min(self._skipped, self.known_count() or 0)
-        is_once = self._use.read_once()
+        self._use.mark_read()
+        is_once = self._use.is_sole
         is_plain = bool(wanted) and not terms and all(map(_has_short_nulls, schema.types))
         if not (is_once and is_plain) or skipped < _MIN_ROWS:
             return super().batches(names, terms)

@@ -80,7 +80,7 @@ def find_first_of_each(
     """
     most = max(_MAX_ROWS, total // _MIN_PART)
     partitions: _Partitions | None = None
-    ends = [_Ends(rows, descending[0]) for descending in directions]
+    ends = [_PartitionAccumulator(rows, descending[0]) for descending in directions]
     others: list[Ints] = []
     count = 0
     for (*keys, values), positions in batches:
@@ -147,7 +147,7 @@ class _Partitions:
         return numbers
 
 
-class _Ends:
+class _PartitionAccumulator:
     """The rows with the first values of each partition so far.
 
     Args:

@@ -8,12 +8,13 @@ costs nothing to read; users do not see it, since the name of a table stands for
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
+from types import MappingProxyType
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
@@ -24,6 +25,8 @@ from duckdb_adapter.duckdb_ranges import check_range, is_limited
 from duckdb_adapter.duckdb_types import readable, readable_field
 from duckdb_adapter.endings import streams
 from duckdb_adapter.interrupts import passed_on, raise_again
+from duckdb_adapter.paths import quoted
+from duckdb_adapter.sources.replacement import READER, NameOf, Replacement
 from duckdb_adapter.stream_errors import without_traceback
 from duckdb_adapter.version_cache import forget
 from lancefs.datafile.logical_types import decimal64_type
@@ -38,8 +41,8 @@ from lancefs.table.dictionary_columns import ENCODED
 from lancefs.table.fragment_readers import are_several_local
 from lancefs.table.open_version import OpenVersion
 
-COUNTER = "__lance_rows"
-_COUNTER_FIELD = pa.field(COUNTER, pa.null())
+COUNT_COLUMN = "__lance_rows"
+_COUNT_FIELD = pa.field(COUNT_COLUMN, pa.null())
 # How many rows the first batches have. DuckDB does not say that it wants only some rows, it just
 # stops to ask; each of its threads may have asked once by then.
 _FIRST_ROWS = (2 * 1024, 8 * 1024)
@@ -66,13 +69,34 @@ _TEXTS = (
 _MAX_COLUMNS = 256
 
 
-class RowSource(ABC):
-    """Rows that DuckDB scans: of a table, or of several."""
+class RowSource(Replacement):
+    """Rows that DuckDB scans: of a table, or of several.
+
+    Attributes:
+        expressions: Columns that come as an expression in SQL with the same values.
+    """
+
+    expressions: Mapping[str, str] = MappingProxyType({})
 
     @property
     @abstractmethod
     def schema(self) -> pa.Schema:
         """The columns, the counting one first."""
+
+    @property
+    def hidden(self) -> str:
+        """What follows the star: the counting column is shown only of rows without columns."""
+        return f" EXCLUDE ({COUNT_COLUMN})" if len(self.schema) > 1 else ""
+
+    def query(self, name_of: NameOf) -> str:
+        """Return the query that DuckDB reads; see `Replacement.query`."""
+        shown = [f"{sql} AS {quoted(column)}" for column, sql in self.expressions.items()]
+        replaced = f" REPLACE ({', '.join(shown)})" if shown else ""
+        return f"SELECT *{self.hidden}{replaced} FROM {quoted(name_of(READER))}"
+
+    def variables(self) -> Mapping[str, RowSource | pa.Table]:
+        """Return the rows that the query reads: these."""
+        return {READER: self}
 
     @abstractmethod
     def can_filter(self, column: str) -> bool:
@@ -224,7 +248,7 @@ class Rows(RowSource):
             # Of a member that is a column here, filters speak by the path into the struct.
             if field.name not in version.named_fields or field.type != known.type
         )
-        found = DuckDBColumns(pa.schema([_COUNTER_FIELD, *columns]), encoded, changed)
+        found = DuckDBColumns(pa.schema([_COUNT_FIELD, *columns]), encoded, changed)
         if is_whole:
             with _LOCK:
                 _COLUMNS[version] = found
@@ -248,6 +272,12 @@ class Rows(RowSource):
         """Return the rows as DuckDB 2.0 scans them; see `RowSource.for_scan`."""
         other = copy(self)
         other._as_decimal64, other._needs_all = True, needs_all
+        return other
+
+    def with_expressions(self, expressions: Mapping[str, str]) -> Self:
+        """Return the rows with columns as expressions in SQL of the same values."""
+        other = copy(self)
+        other.expressions = expressions
         return other
 
     def can_filter(self, column: str) -> bool:
@@ -287,9 +317,9 @@ class Rows(RowSource):
             if not all(self.can_filter(name) for name in needed):
                 return self._read_and_filter(names, needed, filter)
         schema = pa.schema([self.schema.field(name) for name in names])
-        wanted = [name for name in names if name != COUNTER]
+        wanted = [name for name in names if name != COUNT_COLUMN]
         if not wanted and filter is None:
-            batches = self._counted()
+            batches = self._without_columns()
         elif filter is None and (self.known_count() or 0) > 2 * BATCH_ROWS:
             batches = self._growing(wanted)
         else:
@@ -304,7 +334,7 @@ class Rows(RowSource):
         for batch in self.batches(list(dict.fromkeys([*names, *needed])), ()):
             yield batch.filter(matching(filter, self.plain(batch))).select(names)
 
-    def _counted(self) -> Iterator[pa.RecordBatch]:
+    def _without_columns(self) -> Iterator[pa.RecordBatch]:
         rows = self.dataset.count_rows()
         for first in range(0, rows, _MAX_COUNTED):
             yield _nothing(min(_MAX_COUNTED, rows - first))
@@ -363,7 +393,7 @@ def plain_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _nothing(rows: int) -> pa.RecordBatch:
-    return pa.record_batch([pa.nulls(rows)], schema=pa.schema([_COUNTER_FIELD]))
+    return pa.record_batch([pa.nulls(rows)], schema=pa.schema([_COUNT_FIELD]))
 
 
 def _stream(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatchReader:
@@ -395,14 +425,14 @@ def fitted(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.
     Raises:
         UnsupportedFeature: A value is out of DuckDB's range.
     """
-    position = schema.get_field_index(COUNTER)
+    position = schema.get_field_index(COUNT_COLUMN)
     limited = [index for index, kind in enumerate(schema.types) if is_limited(kind)]
     for batch in batches:
         if not limited and batch.schema == schema:
             yield batch
             continue
         arrays = list(batch.columns)
-        if position >= 0 and batch.schema.get_field_index(COUNTER) < 0:
+        if position >= 0 and batch.schema.get_field_index(COUNT_COLUMN) < 0:
             arrays.insert(position, pa.nulls(batch.num_rows))
         for index in limited:
             check_range(arrays[index], schema.names[index])

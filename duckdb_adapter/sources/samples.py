@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.pins import Use
-from duckdb_adapter.sources.rows import COUNTER, Rows, fitted
+from duckdb_adapter.pinned_versions import NameUse
+from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows, fitted
 from lancefs.lance_dataset import LanceDataset
 
 # Of more rows, or a greater part of all, most pages have some. A store is asked for each row.
@@ -23,10 +23,10 @@ class SampledRows(Rows):
     Args:
         dataset: The table.
         count: How many rows the statement draws, if it uses the table once.
-        use: How often it does, as far as DuckDB has looked for the name.
+        use: How often it does, as far as DuckDB has bound the name.
     """
 
-    def __init__(self, dataset: LanceDataset, count: int, use: Use) -> None:
+    def __init__(self, dataset: LanceDataset, count: int, use: NameUse) -> None:
         super().__init__(dataset)
         self._count = count
         self._use = use
@@ -35,10 +35,11 @@ class SampledRows(Rows):
         self, names: Sequence[str], terms: Sequence[pc.Expression]
     ) -> Iterator[pa.RecordBatch]:
         """Read some columns, in the order wanted, of the rows for which all terms are true."""
-        rows, wanted = self.dataset.count_rows(), [name for name in names if name != COUNTER]
+        rows, wanted = self.dataset.count_rows(), [name for name in names if name != COUNT_COLUMN]
         most = _MAX_ROWS if self.dataset.is_local else _MAX_REMOTE_ROWS
         is_few = self._count <= min(most, rows * _MAX_SHARE)
-        if not (self._use.read_once() and wanted and is_few) or terms:
+        self._use.mark_read()
+        if not (self._use.is_sole and wanted and is_few) or terms:
             return super().batches(names, terms)
         positions = sorted(random.sample(range(rows), self._count))
         schema = pa.schema([self.schema.field(name) for name in names])

@@ -13,16 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.pins import Use
-from duckdb_adapter.queries.top_n import FirstRows, Order
+from duckdb_adapter.pinned_versions import NameUse
+from duckdb_adapter.queries.top_n import SortKey, TopN
 from duckdb_adapter.sources.partition_rows import (
     find_first_of_each,
     has_numbers,
     makes_partitions,
 )
 from duckdb_adapter.sources.row_tests import tests_in
-from duckdb_adapter.sources.rows import COUNTER, Rows, fitted
-from duckdb_adapter.sources.top_n_rows import FirstEnd, KeyedRows, find_first, is_ordered
+from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows, fitted
+from duckdb_adapter.sources.top_n_rows import KeyedRows, TopNAccumulator, find_first, is_ordered
 from lancefs.datafile.arrays import is_text
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.forks import cached_property
@@ -73,7 +73,7 @@ class _Probed:
     """
 
     parts: Mapping[int, pa.Array]
-    ends: Mapping[bool, FirstEnd]
+    ends: Mapping[bool, TopNAccumulator]
 
     @cached_property
     def parts_of_first(self) -> dict[bool, list[pa.Array]]:
@@ -92,7 +92,7 @@ class _Probed:
 
 
 # What puts rows in order, whether that is all that does, partitions, and the filter.
-_FoundKey: TypeAlias = tuple[tuple[Order, ...], bool, tuple[str, ...], bytes]
+_FoundKey: TypeAlias = tuple[tuple[SortKey, ...], bool, tuple[str, ...], bytes]
 _FOUND = PerVersion[BudgetCache[_FoundKey, _Found]](lambda: BudgetCache(_KEPT_BYTES))
 
 
@@ -109,8 +109,8 @@ class TopNRows(Rows):
     def __init__(
         self,
         dataset: LanceDataset,
-        first: FirstRows,
-        use: Use | None = None,
+        first: TopN,
+        use: NameUse | None = None,
         compares_bytes: bool = False,
     ) -> None:
         super().__init__(dataset)
@@ -128,17 +128,19 @@ class TopNRows(Rows):
         self, names: Sequence[str], terms: Sequence[pc.Expression]
     ) -> Iterator[pa.RecordBatch]:
         """Read some columns, in the order wanted, of the rows for which all terms are true."""
-        is_all = self._use is None or self._use.read_once()
+        if self._use is not None:
+            self._use.mark_read()
+        is_all = self._use is None or self._use.is_sole
         if not (is_all and self._are_all(terms) and self._is_worthwhile()):
             return super().batches(names, terms)
-        terms = [*terms, *self._wanted.tests.unasked]
+        terms = [*terms, *self._wanted.tests.unpushed]
         schema = pa.schema([self.schema.field(name) for name in names])
-        wanted = [name for name in names if name != COUNTER]
+        wanted = [name for name in names if name != COUNT_COLUMN]
         return fitted(self._first(wanted, terms), schema)
 
-    def _leading(self, orders: Sequence[Order], compares_bytes: bool) -> tuple[Order, ...]:
+    def _leading(self, orders: Sequence[SortKey], compares_bytes: bool) -> tuple[SortKey, ...]:
         """Return the columns before the first whose values DuckDB may put in another order."""
-        leading = list[Order]()
+        leading = list[SortKey]()
         for order in orders:
             kind = self.plain_field(order.column).type
             if not is_ordered(kind) or (is_text(kind) and not compares_bytes):
@@ -149,7 +151,7 @@ class TopNRows(Rows):
     def _are_all(self, terms: Sequence[pc.Expression]) -> bool:
         """Whether the rows for which all terms are true are those that pass WHERE."""
         tests = tests_in(terms)
-        return tests is not None and self._wanted.tests.are_asked(tests)
+        return tests is not None and self._wanted.tests.are_pushed(tests)
 
     def _is_worthwhile(self) -> bool:
         """Whether there are many rows, and their columns tell which ones are first."""
@@ -287,7 +289,7 @@ class TopNRows(Rows):
         is_clear = self.dataset.is_local and wanted.rows and column not in self.encoded
         if not (is_clear and (is_text(kind) or has_range(kind))):
             return None
-        ends = {each[0]: FirstEnd(wanted.rows, each[:1]) for each in wanted.directions}
+        ends = {each[0]: TopNAccumulator(wanted.rows, each[:1]) for each in wanted.directions}
         parts: dict[int, pa.Array] = {}
         for place in self._places():
             probed = self.dataset.scanner([column], limit=_PROBED_ROWS, offset=place).to_table()

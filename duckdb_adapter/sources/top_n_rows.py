@@ -69,7 +69,7 @@ def find_first(
     Returns:
         Positions, ascending; None where they are too many.
     """
-    ends = [FirstEnd(rows, each, keeps_ties) for each in directions] if rows else []
+    ends = [TopNAccumulator(rows, each, keeps_ties) for each in directions] if rows else []
     others: dict[str, Ints] = {}
     for columns, positions in batches:
         keys = _stored(columns)
@@ -113,7 +113,7 @@ def _may_have_nan(numbers: pa.Array) -> bool:
     return total is not None and math.isnan(total)
 
 
-class FirstEnd:
+class TopNAccumulator:
     """The rows that come first of those so far, in one order.
 
     Args:

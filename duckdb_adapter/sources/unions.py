@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.sources.rows import COUNTER, Rows, RowSource, plain_array
+from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows, RowSource, plain_array
 from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.datafile.decimals import decimal64_array
 from lancefs.datafile.logical_types import decimal64_type
@@ -109,7 +109,7 @@ class _UnionRows(RowSource):
     ) -> None:
         self._members = members
         self._given, self._as_decimal64 = fields, as_decimal64
-        self._fields = {COUNTER: pa.field(COUNTER, pa.null()), **fields}
+        self._fields = {COUNT_COLUMN: pa.field(COUNT_COLUMN, pa.null()), **fields}
         self._filename = filename
         if filename is not None:
             self._fields[filename] = pa.field(filename, pa.string())
@@ -210,14 +210,14 @@ class _UnionRows(RowSource):
             columns = columns_of(term, self.schema.names)
             if all(self._is_as_it_is(member, column) for column in columns):
                 handed_on.append(term)
-            elif member.columns.keys().isdisjoint(columns) and COUNTER not in columns:
+            elif member.columns.keys().isdisjoint(columns) and COUNT_COLUMN not in columns:
                 if not self._is_true(member, term, columns):
                     return
             else:
                 rest.append(term)
                 needed |= dict.fromkeys(columns)
         own = [member.columns[name] for name in needed if name in member.columns]
-        for batch in member.rows.batches(own or [COUNTER], handed_on):
+        for batch in member.rows.batches(own or [COUNT_COLUMN], handed_on):
             found = self._completed(member, batch, list(needed))
             for term in rest:
                 found = found.filter(matching(term, self.plain(found)))
@@ -233,7 +233,7 @@ class _UnionRows(RowSource):
 
     def _is_true(self, member: _Member, term: pc.Expression, columns: Sequence[str]) -> bool:
         """Whether a term is true that speaks only of what is the same in all rows of a table."""
-        row = self._completed(member, pa.record_batch({COUNTER: pa.nulls(1)}), columns)
+        row = self._completed(member, pa.record_batch({COUNT_COLUMN: pa.nulls(1)}), columns)
         return bool(matching(term, self.plain(row))[0].as_py())
 
     def _completed(
@@ -271,7 +271,7 @@ class _UnionRows(RowSource):
 
 def _fields(rows: Rows) -> dict[str, pa.Field]:
     """Return the columns of a table, not encoded."""
-    names = [name for name in rows.schema.names if name != COUNTER]
+    names = [name for name in rows.schema.names if name != COUNT_COLUMN]
     return {name: rows.plain_field(name) for name in names}
 
 
@@ -363,7 +363,7 @@ def _check_filename(filename: str, fields: Iterable[str]) -> None:
     Raises:
         ValueError: It is.
     """
-    if _Spelling([COUNTER, *fields]).find(filename) is not None:
+    if _Spelling([COUNT_COLUMN, *fields]).find(filename) is not None:
         raise ValueError(
             f"lance_scan: filename adds the column {filename!r}, and the tables have such a "
             "column; name another one, as in filename := 'path'"

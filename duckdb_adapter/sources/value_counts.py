@@ -7,7 +7,7 @@ same value all along, so that it computes, tests and groups once for 2,048 rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.queries.value_counts import counted_paths
+from duckdb_adapter.queries.value_counts import value_count_paths
 from duckdb_adapter.sources.column_values import (
     MAX_ROWS,
     count_values,
@@ -23,8 +23,9 @@ from duckdb_adapter.sources.column_values import (
     is_countable,
     type_of,
 )
-from duckdb_adapter.sources.counted import numbered_rows
-from duckdb_adapter.sources.rows import Rows
+from duckdb_adapter.sources.replacement import NameOf, Replacement
+from duckdb_adapter.sources.row_counts import range_table
+from duckdb_adapter.sources.rows import Rows, RowSource
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
@@ -40,38 +41,47 @@ _MAX_COUNTED = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class ValueCountRows:
+class ValueCountRows(Replacement):
     """Rows that are some values over and over again: one at least.
 
     Attributes:
         values: Each combination of the values of the columns once.
         counts: How many rows have it.
-        functions: What the query must mean the functions of this name by, and no macros.
+        functions: Those that have to be DuckDB's own, see `required_builtins`.
     """
 
     values: pa.Table
     counts: Ints
     functions: frozenset[str] = frozenset()
 
-    def query(self, name_of: Callable[[str], str]) -> str:
-        """Return the query that the name of the table stands for.
+    @property
+    def required_builtins(self) -> frozenset[str]:
+        """Functions that have to be DuckDB's own in the statement."""
+        return self.functions
 
-        Args:
-            name_of: Gives the name of each of `tables`.
-        """
+    @property
+    def has_all_columns(self) -> bool:
+        """Whether the query returns all columns: those alone that the statement names."""
+        return False
+
+    def variables(self) -> Mapping[str, RowSource | pa.Table]:
+        """Return the rows that the query reads."""
+        return self._tables
+
+    def query(self, name_of: NameOf) -> str:
+        """Return the query that the name of the table stands for."""
         columns = ", ".join(map(quoted, self.values.column_names))
         parts = [
-            f"{quoted(name_of(_blocks(rows)))} CROSS JOIN {numbered_rows(rows)} AS _({_TICKS})"
+            f"{quoted(name_of(_blocks(rows)))} CROSS JOIN {range_table(rows)} AS _({_TICKS})"
             for rows in _BLOCKS
-            if _blocks(rows) in self.tables
+            if _blocks(rows) in self._tables
         ]
-        if _REST in self.tables:
+        if _REST in self._tables:
             parts.append(f"(SELECT {columns}, unnest({_TICKS}) FROM {quoted(name_of(_REST))})")
         return " UNION ALL ".join(f"SELECT {columns} FROM {part}" for part in parts)
 
     @cached_property
-    def tables(self) -> dict[str, pa.Table]:
-        """The tables that the query reads."""
+    def _tables(self) -> dict[str, pa.Table]:
         tables, left = {}, self.counts
         for rows in _BLOCKS:
             places = np.repeat(np.arange(len(left)), left // rows)
@@ -111,7 +121,7 @@ def value_count_rows(rows: Rows, query: TableQuery) -> ValueCountRows | None:
     def is_counted(path: str) -> bool:
         return path in rows.encoded or is_countable(type_of(dataset, path))
 
-    paths = counted_paths(query, is_counted)
+    paths = value_count_paths(query, is_counted)
     is_clear = not any(path.lower().startswith(_TICKS) for path in paths)
     values = len(paths) * (rows.known_count() or 0)
     if not paths or not is_clear or values > MAX_ROWS:

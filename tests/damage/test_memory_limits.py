@@ -13,7 +13,7 @@ import pytest
 
 import lancefs
 from damage.bombs import BOMBS, constant_page, write_table
-from duckdb_adapter.sources.rows import COUNTER, Rows
+from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows
 from lancefs.datafile.buffers import (
     TooLarge,
     check_size,
@@ -143,7 +143,7 @@ def test_duckdb_counts_billions_of_rows_by_batches_of_few(tmp_path: Path) -> Non
     path = tmp_path / "t.lance"
     BOMBS["a_constant_page_of_all_rows"](path)
     dataset = lancefs.open(path)
-    sizes = [batch.num_rows for batch in Rows(dataset).batches([COUNTER], ())]
+    sizes = [batch.num_rows for batch in Rows(dataset).batches([COUNT_COLUMN], ())]
     assert sum(sizes) == dataset.count_rows() > 1 << 31
     assert max(sizes) <= 1 << 26
 

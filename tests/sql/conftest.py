@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from roads import EACH_ROAD, connect, native_rows, note_scans, with_wide_halves
 
-from duckdb_adapter.sources import column_values, filtered, groups, offsets, top_n
+from duckdb_adapter.sources import column_values, groups, offsets, top_n, unpushed_filters
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.per_version import PerVersion
 
@@ -34,7 +34,7 @@ def native(table: Path) -> Iterator[Any]:
 def any_table_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done for long tables is done for short ones, too."""
     monkeypatch.setattr(column_values, "MIN_ROWS", 10)
-    for module in (filtered, groups, offsets, top_n):
+    for module in (unpushed_filters, groups, offsets, top_n):
         monkeypatch.setattr(module, "_MIN_ROWS", 10)
 
 

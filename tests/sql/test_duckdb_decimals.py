@@ -14,7 +14,7 @@ from roads import HAS_EXTENSIONS, connect, needs_install
 
 import duckdb_adapter
 import lancefs
-from duckdb_adapter.sources.arrow_source import CountedDataset
+from duckdb_adapter.sources.arrow_source import ArrowDataset
 from duckdb_adapter.sources.rows import Rows
 
 ROWS = 150_000
@@ -95,7 +95,7 @@ def test_answers_are_those_of_decimals_of_128_bits(con: Any, table: str, query: 
 @pytest.mark.skipif(not HAS_NARROW, reason="this pyarrow has no decimals of 64 bits")
 def test_decimals_of_up_to_18_digits_come_in_64_bits(table: str) -> None:
     rows = Rows(lancefs.open(table))
-    assert CountedDataset(rows).schema.field("price").type == pa.decimal128(15, 2)
+    assert ArrowDataset(rows).schema.field("price").type == pa.decimal128(15, 2)
     narrow = rows.for_scan(needs_all=False)
     for columns in (["price", "rate", "tax"], ["struct", "total", "list", "large"]):
         with narrow.read(columns) as reader:

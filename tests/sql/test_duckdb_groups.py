@@ -18,7 +18,7 @@ from roads import assert_same_rows, connect, native_rows, needs_install
 
 import duckdb_adapter
 import lancefs
-from duckdb_adapter import claims
+from duckdb_adapter import rewrites
 from duckdb_adapter.sources import column_values, combinations, groups, tallies
 from duckdb_adapter.sources.combinations import Combinations
 from duckdb_adapter.sources.groups import GROUP, GroupedRows
@@ -222,14 +222,14 @@ def test_a_statement_may_be_run_again_in_a_transaction(
 ) -> None:
     con = connect("install")
     found: list[bool] = []
-    group = claims.grouped
+    group = rewrites.group_by_codes
 
     def noted(*arguments: Any) -> Any:
         rows = group(*arguments)
         found.append(isinstance(rows, GroupedRows))
         return rows
 
-    monkeypatch.setattr(claims, "grouped", noted)
+    monkeypatch.setattr(rewrites, "group_by_codes", noted)
     query = f"SELECT level, host, sum(id) FROM '{table}' GROUP BY ALL ORDER BY ALL"
     con.execute("BEGIN")
     expected = con.execute(query).fetchall()

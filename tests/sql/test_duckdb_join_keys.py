@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 from roads import connect, needs_install
 
-from duckdb_adapter import claims
+from duckdb_adapter import rewrites
 from duckdb_adapter.queries.join_keys import join_keys
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.sources.join_keys import known_keys
+from duckdb_adapter.sources.join_keys import ranged_keys
 from duckdb_adapter.sources.rows import Rows
 
 ROWS = 5000
@@ -89,11 +89,11 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     noted: list[str] = []
 
     def note(rows: Rows, keys: Collection[str]) -> dict[str, str]:
-        found = known_keys(rows, keys)
+        found = ranged_keys(rows, keys)
         noted.extend(found)
         return found
 
-    monkeypatch.setattr(claims, "known_keys", note)
+    monkeypatch.setattr(rewrites, "ranged_keys", note)
     return noted
 
 

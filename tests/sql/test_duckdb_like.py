@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from roads import assert_same_rows, connect, needs_install, note_scans
 
-from duckdb_adapter.sources import filtered
+from duckdb_adapter.sources import unpushed_filters
 
 ROWS = 3000
 WORDS = ("", "a", "ab", "aab", "b_a", "a%b", "ä", "ÄB", "日本", "abc", "\\", "a\\b", "x" * 40)
@@ -42,7 +42,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of any length are long."""
-    monkeypatch.setattr(filtered, "_MIN_ROWS", 10)
+    monkeypatch.setattr(unpushed_filters, "_MIN_ROWS", 10)
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from roads import assert_same_rows, connect, needs_install, note_scans
 
 from duckdb_adapter.planned_scans import noting_scans
-from duckdb_adapter.sources import filtered, top_n
 from duckdb_adapter.sources import rows as scanned_rows
+from duckdb_adapter.sources import top_n, unpushed_filters
 from lancefs.scan import selectivity
 
 pytestmark = needs_install
@@ -219,7 +219,7 @@ def test_the_first_rows_are_found_among_those_that_pass(
 def test_texts_are_looked_for_beside_a_filter_that_keeps_most_rows(
     native: Any, table: Path, filters: list[str | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filtered, "_MIN_ROWS", 10)
+    monkeypatch.setattr(unpushed_filters, "_MIN_ROWS", 10)
     query = "SELECT * FROM {t} WHERE text LIKE '%99 of%' AND percent >= 5 ORDER BY id"
     assert_same_rows(connect("install"), native, table, query)
     assert ["match_substring(text" in str(filter) for filter in filters] == [True]

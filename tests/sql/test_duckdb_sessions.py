@@ -15,7 +15,7 @@ from roads import ORDERS_ROWS, needs_install, run_python, scanned
 from support import ORDERS
 
 import lancefs
-from duckdb_adapter.sources import filtered
+from duckdb_adapter.sources import unpushed_filters
 
 
 def test_a_path_in_a_query_is_a_table() -> None:
@@ -102,7 +102,7 @@ def test_relations_keep_the_options_that_they_were_made_with(tmp_path: Path) -> 
 def test_no_more_is_read_than_the_query_uses(
     tmp_path: Path, reads: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filtered, "_MIN_ROWS", 10)
+    monkeypatch.setattr(unpushed_filters, "_MIN_ROWS", 10)
     rows = pa.table({"id": range(90), "kind": ["a", "b", "c"] * 30})
     lance.write_dataset(rows, str(tmp_path / "t.lance"))
     query = f"select id from '{tmp_path}/t.lance' where id < 5 and kind like 'a%'"

@@ -14,7 +14,8 @@ import pytest
 from roads import HAS_EXTENSIONS, ORDERS_ROWS, connect, needs_install
 from support import ORDERS
 
-from duckdb_adapter.pins import Transactions, parse_asked
+from duckdb_adapter.bind_callback import parse_call
+from duckdb_adapter.pinned_versions import Transactions
 from duckdb_adapter.queries.trees import MAX_TEXT
 
 
@@ -170,14 +171,14 @@ def test_databases_do_not_share_transactions(tmp_path: Path) -> None:
 def test_the_transaction_of_a_connection_is_remembered_and_the_last_ones_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("duckdb_adapter.pins._MAX_CONNECTIONS", 3)
+    monkeypatch.setattr("duckdb_adapter.pinned_versions._MAX_CONNECTIONS", 3)
     known = Transactions()
 
     def pins(connection: int, transaction: int) -> object:
-        asked = parse_asked(f"1 {transaction} {connection} 99 5", "FROM t")
-        assert asked is not None
-        assert asked.statement == "FROM t"
-        return known.look(7, asked, "t")[0]
+        call = parse_call(f"1 {transaction} {connection} 99 5", "FROM t")
+        assert call is not None
+        assert call.statement == "FROM t"
+        return known.bind(7, call, "t")[0]
 
     first = pins(1, 10)
     assert pins(1, 10) is first
@@ -196,11 +197,11 @@ def test_the_transaction_of_a_connection_is_remembered_and_the_last_ones_forgott
 @pytest.mark.parametrize(
     "query",
     [
-        "SELECT _lancefs_ask(1)",
-        "FROM query(_lancefs_ask(1))",
-        "SELECT _lancefs_answer('1 2 3 4 5', 'FROM t')",
-        "SELECT _lancefs_answer('orders.lance', NULL)",
-        "SELECT _lancefs_answer(n::VARCHAR, 'FROM t') FROM range(5) AS t(n)",
+        "SELECT _lancefs_query(1)",
+        "FROM query(_lancefs_query(1))",
+        "SELECT _lancefs_bind('1 2 3 4 5', 'FROM t')",
+        "SELECT _lancefs_bind('orders.lance', NULL)",
+        "SELECT _lancefs_bind(n::VARCHAR, 'FROM t') FROM range(5) AS t(n)",
     ],
 )
 def test_a_function_of_lancefs_that_is_called_by_hand_says_so(query: str) -> None:
@@ -211,9 +212,9 @@ def test_a_function_of_lancefs_that_is_called_by_hand_says_so(query: str) -> Non
 
 
 def test_of_a_long_statement_is_told_that_it_is_long() -> None:
-    asked = parse_asked("1 2 3 4 5", "x" * 20_000)
-    assert asked is not None
-    assert len(asked.statement) == MAX_TEXT + 1
+    call = parse_call("1 2 3 4 5", "x" * 20_000)
+    assert call is not None
+    assert len(call.statement) == MAX_TEXT + 1
 
 
 @pytest.mark.parametrize(

@@ -12,44 +12,55 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from duckdb_adapter.paths import literal, quoted
-from duckdb_adapter.sources.counted_files import CountedFiles
+from duckdb_adapter.sources.replacement import NameOf, Replacement
+from duckdb_adapter.sources.row_count_files import RowCountFiles
+from duckdb_adapter.sources.rows import RowSource
 
 # What stands for a value that is there.
 _THERE = "1::TINYINT"
 # Rows from which on DuckDB opens a file sooner than it counts its own `range`.
 _MIN_IN_FILE = 1024 * 1024
-_files = CountedFiles()
+_files = RowCountFiles()
 
 
 @dataclass(frozen=True, slots=True)
-class CountedRows:
+class RowCount(Replacement):
     """Rows of which only the number is used.
 
     Attributes:
-        source: A table in SQL that has so many.
+        source: A table in SQL that has as many rows.
         columns: Columns of which a query asks whether values are missing, which none are; of
             structs with the members of which it asks that.
-        functions: What the query must mean the functions of this name by, and no macros.
+        functions: Those that have to be DuckDB's own, see `required_builtins`.
     """
 
     source: str
     columns: Mapping[str, list[str]]
     functions: frozenset[str]
 
-    def query(self, name_of: Callable[[str], str]) -> str:
-        """Return the query that the name of the table stands for; it reads no variables."""
+    @property
+    def required_builtins(self) -> frozenset[str]:
+        """Functions that have to be DuckDB's own in the statement."""
+        return self.functions
+
+    @property
+    def has_all_columns(self) -> bool:
+        """Whether the query returns all columns: those alone that the statement names."""
+        return False
+
+    def query(self, name_of: NameOf) -> str:
+        """Return the query that the name of the table stands for."""
         shown = [
             f"{_constant(members)} AS {quoted(name)}" for name, members in self.columns.items()
         ]
         return f"SELECT {', '.join(shown) or _THERE} FROM {self.source}"
 
-    @property
-    def tables(self) -> dict[str, pa.Table]:
-        """The tables that the query reads: none."""
+    def variables(self) -> Mapping[str, RowSource | pa.Table]:
+        """Return the rows that the query reads: none."""
         return {}
 
 
-def counted_rows(count: int, finds_file: Callable[[str], bool]) -> str:
+def table_of_rows(count: int, finds_file: Callable[[str], bool]) -> str:
     """Return a table in SQL of so many rows, which DuckDB counts as quickly as it can.
 
     Args:
@@ -58,11 +69,11 @@ def counted_rows(count: int, finds_file: Callable[[str], bool]) -> str:
     """
     path = _files.path_of(count) if count >= _MIN_IN_FILE else None
     if path is None or not finds_file(path):
-        return numbered_rows(count)
+        return range_table(count)
     return f"system.main.read_parquet({literal(path)})"
 
 
-def numbered_rows(count: int) -> str:
+def range_table(count: int) -> str:
     """Return a table in SQL of so many rows: DuckDB's own function, whatever macros there are."""
     return f"system.main.range({count})"
 

@@ -1,8 +1,9 @@
-"""Conditions for which DuckDB does not ask the Arrow scan, as the text of a query tells them.
+"""Conditions that DuckDB does not push down to the Arrow scan, as the text of a query tells them.
 
-DuckDB asks for all rows, and tests each of them. What is found here is left out by the scan, where
-dictionaries, indices and the lengths of other columns make it cheap. DuckDB tests the other rows
-again, so that less than what a query asks for may be found, never more.
+DuckDB scans all rows, and tests each of them. Rows that do not pass what is found here are left out
+by the scan, where dictionaries, indices and the lengths of other columns make it cheap. DuckDB
+tests the other rows again, so that a condition may be found that is true of more rows than the one
+in the query, never of fewer.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from duckdb_adapter.queries.times import are_nanoseconds, time_test
 from duckdb_adapter.queries.trees import terms_of
 
 
-def unasked_conditions(query: TableQuery) -> list[pc.Expression]:
+def unpushed_conditions(query: TableQuery) -> list[pc.Expression]:
     """Return conditions that are true for all rows that a query uses of a table."""
     read = query.read if query.columns and _may_have_some(query) else None
     where = None if read is None else read.select.get("where_clause")
@@ -39,12 +40,12 @@ def _may_have_some(query: TableQuery) -> bool:
     """Whether it is worth while to parse a statement."""
     if HAS_PATTERNS.search(query.text) is not None:
         return True
-    names = [field.name.lower() for field in query.schema if _is_unasked(field.type)]
+    names = [field.name.lower() for field in query.schema if _is_unpushed(field.type)]
     text = query.text.lower() if names else ""
     return "where" in text and any(name in text for name in names)
 
 
-def _is_unasked(kind: pa.DataType) -> bool:
+def _is_unpushed(kind: pa.DataType) -> bool:
     return pa.types.is_boolean(kind) or are_nanoseconds(kind)
 
 

@@ -18,8 +18,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from roads import assert_same_rows, connect, native_rows, needs_install, run_python
 
-from duckdb_adapter.sources import counted_files
-from duckdb_adapter.sources.counted_files import CountedFiles, parquet_of_rows
+from duckdb_adapter.sources import row_count_files
+from duckdb_adapter.sources.row_count_files import RowCountFiles, parquet_of_rows
 
 ROWS = 1_100_000
 
@@ -48,7 +48,7 @@ def test_arrow_and_duckdb_read_nulls(rows: int, tmp_path: Path) -> None:
 def test_rows_in_several_groups(
     page_rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counted_files, "_MAX_ROWS", page_rows)
+    monkeypatch.setattr(row_count_files, "_MAX_ROWS", page_rows)
     path = tmp_path / "rows.parquet"
     path.write_bytes(parquet_of_rows(3001))
     assert pq.read_table(path) == pa.table({"n": pa.nulls(3001, pa.bool_())})
@@ -151,10 +151,10 @@ def test_macros_of_the_same_name_are_not_called(table: Path) -> None:
     assert con.execute(f"SELECT count(*) FROM '{name}'").fetchall() == [(ROWS,)]
 
 
-def _in_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> CountedFiles:
+def _in_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> RowCountFiles:
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return CountedFiles()
+    return RowCountFiles()
 
 
 def test_a_file_is_written_once_and_again_where_it_was_removed(
@@ -173,7 +173,7 @@ def test_a_file_is_written_once_and_again_where_it_was_removed(
 
 
 def test_there_are_not_too_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counted_files, "_MAX_FILES", 3)
+    monkeypatch.setattr(row_count_files, "_MAX_FILES", 3)
     files = _in_folder(tmp_path / "files", monkeypatch)
     assert [files.path_of(count) is not None for count in (7, 8, 9, 10, 7)] == [
         True, True, True, False, True
@@ -189,7 +189,7 @@ def test_no_file_where_its_name_would_be_a_pattern(
 
 def test_no_file_where_there_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
-    assert CountedFiles().path_of(7) is None
+    assert RowCountFiles().path_of(7) is None
 
 
 _CHILD = """
@@ -207,8 +207,8 @@ ENDINGS = {"end": "", "end of a child": _CHILD}
 def test_files_are_removed_by_the_process_that_made_them(ending: str) -> None:
     path = run_python(
         "import os, sys\n"
-        "from duckdb_adapter.sources.counted_files import CountedFiles\n"
-        "path = CountedFiles().path_of(7)\n"
+        "from duckdb_adapter.sources.row_count_files import RowCountFiles\n"
+        "path = RowCountFiles().path_of(7)\n"
         f"{ENDINGS[ending]}\n"
         "print(path, os.path.exists(path))"
     )

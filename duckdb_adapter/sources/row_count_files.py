@@ -31,7 +31,7 @@ _BOOLEAN, _OPTIONAL, _PLAIN, _RLE = 0, 1, 0, 3
 _COLUMN = b"n"
 
 
-class CountedFiles:
+class RowCountFiles:
     """Files of this process, in a folder of its own that is removed when the process ends."""
 
     def __init__(self) -> None:

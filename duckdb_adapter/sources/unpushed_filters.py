@@ -1,4 +1,4 @@
-"""The rows of a table that pass the conditions of a query for which DuckDB asks no scan."""
+"""The rows of a table that pass the conditions of a query that DuckDB does not push down."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from operator import and_
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.pins import Use
+from duckdb_adapter.pinned_versions import NameUse
+from duckdb_adapter.queries.members import UsedColumns
 from duckdb_adapter.queries.times import are_nanoseconds
-from duckdb_adapter.sources.rows import Rows
+from duckdb_adapter.sources.members import MemberRows
 from lancefs.datafile.arrays import is_text
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import columns_of, matching
@@ -26,19 +27,24 @@ _PROBED_ROWS = 8 * 1024
 _MAX_PASSED = 1 / 2
 
 
-class FilteredRows(Rows):
+class FilteredRows(MemberRows):
     """Reads the rows for which conditions are true.
 
     Args:
         dataset: The table.
+        used: What the statement uses of columns.
         conditions: What is true for all rows that the statement uses, if it uses the table once.
-        use: How often it does, as far as DuckDB has looked for the name.
+        use: How often it does, as far as DuckDB has bound the name.
     """
 
     def __init__(
-        self, dataset: LanceDataset, conditions: Sequence[pc.Expression], use: Use
+        self,
+        dataset: LanceDataset,
+        used: UsedColumns,
+        conditions: Sequence[pc.Expression],
+        use: NameUse,
     ) -> None:
-        super().__init__(dataset)
+        super().__init__(dataset, used)
         self._condition = reduce(and_, conditions)
         self._use = use
 
@@ -46,7 +52,8 @@ class FilteredRows(Rows):
         self, names: Sequence[str], terms: Sequence[pc.Expression]
     ) -> Iterator[pa.RecordBatch]:
         """Read some columns, in the order wanted, of the rows for which all terms are true."""
-        if self._use.read_once() and self._is_worthwhile():
+        self._use.mark_read()
+        if self._use.is_sole and self._is_worthwhile():
             terms = [*terms, self._condition]
         return super().batches(names, terms)
 

@@ -1,0 +1,43 @@
+"""The settings of DuckDB that decide what a name may stand for."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from duckdb_adapter.pinned_versions import NameUse
+
+# Settings without which DuckDB looks neither outside of the database nor among variables, so that
+# nothing can be handed to it, and nothing may be looked at.
+NEEDED_SETTINGS = ("enable_external_access", "python_enable_replacements")
+
+
+class EngineSettings(Protocol):
+    """Settings of DuckDB that decide which rows a statement uses."""
+
+    def collation(self) -> str:
+        """Return how strings are compared; empty for by their bytes."""
+        ...
+
+    def descends(self) -> bool:
+        """Return whether ORDER BY puts the greatest value first where it does not say."""
+        ...
+
+    def keeps_order(self) -> bool:
+        """Return whether rows are used in the order in which they come."""
+        ...
+
+    def finds_file(self, path: str) -> bool:
+        """Return whether there is a file that the statement may read."""
+        ...
+
+
+class BindContext(NamedTuple):
+    """What DuckDB tells where it binds a name.
+
+    Attributes:
+        use: How often the statement uses the name.
+        settings: How DuckDB answers the statement.
+    """
+
+    use: NameUse
+    settings: EngineSettings

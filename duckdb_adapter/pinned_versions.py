@@ -1,0 +1,137 @@
+"""Which versions a transaction reads: within it, the name of a table means one version.
+
+A statement outside of a transaction is one of its own. In which transaction DuckDB binds a name,
+`bind_callback` tells.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import NamedTuple
+
+from duckdb_adapter.bind_callback import BindCall
+from lancefs.forks import Lock
+from lancefs.table.open_version import OpenVersion
+from lancefs.table.refs import Ref
+
+# Connections whose transactions are remembered; each takes some hundred bytes.
+_MAX_CONNECTIONS = 10_000
+
+
+class _Pin(NamedTuple):
+    """A version: its number, and the version itself as long as somebody has it open."""
+
+    ref: Ref
+    version: weakref.ref[OpenVersion]
+
+
+class PinnedVersions:
+    """The versions that one transaction has met."""
+
+    def __init__(self) -> None:
+        self._pins: dict[Hashable, _Pin] = {}
+        self._lock = Lock()
+
+    def open(self, name: Hashable, ref: Ref, open_ref: Callable[[Ref], OpenVersion]) -> OpenVersion:
+        """Open the version that a ref of a table means in this transaction.
+
+        Args:
+            name: The table.
+            ref: The version, as it was asked for.
+            open_ref: Opens a version of the table.
+        """
+        with self._lock:
+            pin = self._pins.get((name, ref))
+        version = None if pin is None else pin.version()
+        if version is None:
+            version = open_ref(ref if pin is None else pin.ref)
+        with self._lock:
+            first = self._pins.setdefault((name, ref), _Pin(version.ref, weakref.ref(version)))
+        return version if first.ref == version.ref else open_ref(first.ref)
+
+    def adopt(self, other: PinnedVersions) -> bool:
+        """Take over what another transaction has met and this one has not.
+
+        Returns:
+            Whether both have met the same versions of the tables of the other one.
+        """
+        with self._lock:
+            self._pins = {**other._pins, **self._pins}
+            return all(self._pins[name].ref == pin.ref for name, pin in other._pins.items())
+
+
+class NameUse:
+    """The use of a name by a statement, from when it is first bound until its rows are read.
+
+    DuckDB binds a name once for each place where it stands, also in views and macros, and has bound
+    all of them when it reads the first rows.
+
+    Attributes:
+        bind_count: How often DuckDB has bound the name.
+        is_read: Whether rows have been read.
+    """
+
+    def __init__(self) -> None:
+        self.bind_count = 0
+        self.is_read = False
+
+    def mark_read(self) -> None:
+        """Note that rows are read: the statement does not bind the name again."""
+        self.is_read = True
+
+    @property
+    def is_sole(self) -> bool:
+        """Whether the name has been bound in one place only."""
+        return self.bind_count == 1
+
+
+class _Transaction:
+    """The newest transaction of a connection.
+
+    Args:
+        key: What tells it apart from others.
+    """
+
+    def __init__(self, key: tuple[int, int]) -> None:
+        self.key = key
+        self.pins = PinnedVersions()
+        self._run = 0, ""
+        self._uses: dict[str, NameUse] = {}
+
+    def use(self, call: BindCall, name: str) -> NameUse:
+        """Return the use of a name by the run of a statement, bound once more."""
+        if (call.run, call.statement) != self._run:
+            self._run, self._uses = (call.run, call.statement), {}
+        use = self._uses.get(name)
+        if use is None or use.is_read:
+            use = self._uses[name] = NameUse()
+        use.bind_count += 1
+        return use
+
+
+class Transactions:
+    """The transactions of all databases of the process, the newest of each connection."""
+
+    def __init__(self) -> None:
+        self._newest: OrderedDict[tuple[int, int], _Transaction] = OrderedDict()
+        self._lock = Lock()
+
+    def bind(self, database: int, call: BindCall, name: str) -> tuple[PinnedVersions, NameUse]:
+        """Return the versions of a transaction, and how its statement uses a table.
+
+        Args:
+            database: A number of the database.
+            call: What DuckDB tells of the transaction.
+            name: The table.
+        """
+        key = database, call.connection
+        with self._lock:
+            newest = self._newest.pop(key, None)
+            if newest is None or newest.key != call.transaction:
+                newest = _Transaction(call.transaction)
+            self._newest[key] = newest
+            while len(self._newest) > _MAX_CONNECTIONS:
+                self._newest.popitem(last=False)
+            return newest.pins, newest.use(call, name)

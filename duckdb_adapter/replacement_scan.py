@@ -1,0 +1,139 @@
+"""What a name stands for that DuckDB 2.0 does not know, in two steps.
+
+DuckDB's replacement scan asks for the name: `ReplacementScan.resolve` answers with a query that has
+DuckDB call a function of ours (`bind_callback`), to which it tells its transaction and the
+statement. `ReplacementScan.bind` answers that call, with a query over variables that hold the rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from duckdb_adapter.bind_callback import BindCall, binding_query
+from duckdb_adapter.bound_versions import BoundVersions
+from duckdb_adapter.engine_settings import BindContext, EngineSettings
+from duckdb_adapter.frames import Source
+from duckdb_adapter.pinned_versions import PinnedVersions, Transactions
+from duckdb_adapter.queries.nested import count_captured
+from duckdb_adapter.resolved_names import ResolvedName, resolve_name
+from duckdb_adapter.storage import ReachedNames, Storage
+
+
+@dataclass(frozen=True, slots=True)
+class SubstituteQuery:
+    """What a name stands for.
+
+    Attributes:
+        query: The query.
+        alias: What the table is called in a query that gives it no name.
+        sources: The values of the variables that the query reads.
+    """
+
+    query: str
+    alias: str
+    sources: Mapping[str, Source] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Resolution:
+    """A name that was resolved outside of any transaction, and will be bound in one."""
+
+    number: int
+    resolved: ResolvedName
+    pins: PinnedVersions
+    storage: Storage
+
+
+class _Last(threading.local):
+    """The last name of this thread: DuckDB binds a name before it asks for any other."""
+
+    def __init__(self) -> None:
+        self.resolution: _Resolution | None = None
+
+
+class ReplacementScan:
+    """Answers for all databases of the process."""
+
+    def __init__(self) -> None:
+        self._transactions = Transactions()
+        self._bound = BoundVersions()
+        self._reached = ReachedNames()
+        self._numbers = itertools.count(1)
+        self._last = _Last()
+
+    def resolve(self, name: str, database: int, default: Storage) -> SubstituteQuery | None:
+        """Return what a name stands for; None where it is not ours.
+
+        Args:
+            name: As it stands in SQL.
+            database: A number of the database.
+            default: Gives the storage options, for names that carry none, where no connection with
+                options of its own asks.
+
+        Returns:
+            A query that has DuckDB call what `bind` answers.
+
+        Raises:
+            LanceError: It is ours, but what it stands for cannot be read.
+            ValueError: It is ours, but it contradicts itself.
+        """
+        self._last.resolution = None
+        pins = PinnedVersions()
+        storage = self._reached.storage_for(database, name, default).with_pins(pins)
+        resolved = _resolve(name, storage)
+        if resolved is None:
+            return None
+        self._reached.note(database, name, storage)
+        number = next(self._numbers)
+        self._last.resolution = _Resolution(number, resolved, pins, storage)
+        return SubstituteQuery(binding_query(number), resolved.alias)
+
+    def bind(
+        self, call: BindCall | None, database: int, settings: EngineSettings
+    ) -> SubstituteQuery:
+        """Return what the name that this thread resolved last stands for in a statement.
+
+        Args:
+            call: What DuckDB tells of the transaction and the statement.
+            database: A number of the database.
+            settings: How DuckDB answers the statement.
+
+        Returns:
+            A query, and what it reads.
+
+        Raises:
+            LookupError: No name was resolved, or the table is gone.
+            LanceError: The table cannot be read.
+        """
+        last, self._last.resolution = self._last.resolution, None
+        if call is None or last is None or call.number != last.number:
+            raise LookupError("this function is called by lancefs, for names that it was asked for")
+        name = last.resolved.name
+        pins, use = self._transactions.bind(database, call, name)
+        resolved: ResolvedName | None = last.resolved
+        if not pins.adopt(last.pins):
+            resolved = resolve_name(name, last.storage.with_pins(pins))
+        if resolved is None:
+            raise LookupError(f"{name}: the table went away; run the query again")
+        text = call.statement
+        if call.is_relation:
+            self._bound.note(database, resolved)
+        elif captured := count_captured(name, text):
+            bound = self._bound.find(database, resolved) if captured == 1 else None
+            # Where it is not clear which version is meant, DuckDB has to read what it captured.
+            resolved, text = (resolved, "") if bound is None else (bound, text)
+        resolved = resolved.restricted_to(text, BindContext(use, settings))
+        return SubstituteQuery(resolved.select(), resolved.alias, resolved.sources())
+
+
+def _resolve(name: str, storage: Storage) -> ResolvedName | None:
+    """Return what a name stands for, and say of a failure what the storage knows of it."""
+    try:
+        return resolve_name(name, storage)
+    except Exception as error:
+        if not storage.note:
+            raise
+        raise LookupError(f"{error}{storage.note}") from error

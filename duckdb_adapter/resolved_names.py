@@ -1,0 +1,208 @@
+"""Names that DuckDB does not know and we do, and what it reads in their place."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+
+from duckdb_adapter import functions
+from duckdb_adapter.engine_settings import BindContext
+from duckdb_adapter.frames import Source
+from duckdb_adapter.lake_names import LakeTable, parse_lake_name
+from duckdb_adapter.paths import quoted
+from duckdb_adapter.queries.table_uses import StatementTable, TableUses, table_uses
+from duckdb_adapter.queries.trees import needs_all_rows
+from duckdb_adapter.rewrites import restrict
+from duckdb_adapter.sources.arrow_source import ArrowDataset, make_source, make_table_source
+from duckdb_adapter.sources.replacement import READER, Replacement, TableInMemory
+from duckdb_adapter.sources.rows import Rows, RowSource
+from duckdb_adapter.sources.unions import TableUnion
+from duckdb_adapter.storage import Storage
+from duckdb_adapter.version_cache import forget
+from lancefs.errors import LanceError
+from lancefs.lance_dataset import LanceDataset
+
+# The variable that has no rows of all columns.
+_EMPTY = "no rows"
+_threads = itertools.count(1)
+
+
+class _ThreadNumber(threading.local):
+    """A short number for this thread."""
+
+    def __init__(self) -> None:
+        self.number = next(_threads)
+
+
+_thread = _ThreadNumber()
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedName:
+    """A name that is ours.
+
+    Attributes:
+        name: As it stands in SQL.
+        rows: What it stands for.
+        alias: What the table is called in a query that gives it no name, as for other files.
+        statement: The whole statement that uses it; empty where that is not known.
+        reader: What tells the variable of its rows from others of the same name.
+        lake: The folder that it is attached in, where a view of a folder reads it.
+        columns: Those that the name has to have, where it is a view that reads it.
+        uses: What the statement uses of the rows; None where they are not all of a table's, or the
+            statement is not known.
+    """
+
+    name: str
+    rows: Replacement
+    alias: str
+    statement: str = ""
+    reader: str = READER
+    lake: LakeTable | None = None
+    columns: pa.Schema | None = None
+    uses: TableUses | None = None
+
+    def restricted_to(self, text: str, context: BindContext | None = None) -> ResolvedName:
+        """Return the name with the rows as far as a statement uses them.
+
+        Args:
+            text: The whole statement.
+            context: What DuckDB tells of the statement; None where it tells nothing.
+        """
+        rows = self.rows
+        columns = None
+        if self.lake is not None and isinstance(rows, Rows):
+            columns = rows.schema.remove(0) if rows.hidden else rows.schema
+        uses = self._uses(text)
+        if uses is not None and isinstance(rows, Rows):
+            rows = restrict(rows, uses, context, self.lake is not None)
+        return replace(self, rows=rows, statement=text, columns=columns, uses=uses)
+
+    def _uses(self, text: str) -> TableUses | None:
+        """Return what a statement uses of the name, where that stands for all of a table."""
+        call = functions.scan_call(self.name)
+        if not isinstance(self.rows, RowSource) or (functions.is_call(self.name) and call is None):
+            return None
+        schema = self.rows.schema if self.rows.table is None else self.rows.table.schema
+        return table_uses(text, StatementTable(self.name, self.alias, self.lake), schema, call)
+
+    def select(self) -> str:
+        """Return the query that the name stands for, over the variables of `sources`."""
+        query = self.rows.query(self._variable)
+        if self.rows.required_builtins:
+            query = _with_guard(query, self.rows.required_builtins)
+        empty = self._missing_columns
+        return query if empty is None else _with_all(query, empty, self._variable(_EMPTY))
+
+    def sources(self) -> dict[str, Source]:
+        """Return the rows for DuckDB 2.0, by the names of variables."""
+        variables = dict(self.rows.variables())
+        if self._missing_columns is not None:
+            variables[_EMPTY] = self._missing_columns
+        return {self._variable(kind): self._source(rows) for kind, rows in variables.items()}
+
+    def dataset(self) -> object:
+        """Return the rows as any DuckDB can read them."""
+        (rows,) = self.rows.variables().values()
+        return ArrowDataset(rows) if isinstance(rows, RowSource) else rows
+
+    @property
+    def hidden(self) -> str:
+        """What follows the star, so that columns of `dataset` are left out that are not shown."""
+        return self.rows.hidden if isinstance(self.rows, RowSource) else ""
+
+    @property
+    def _missing_columns(self) -> pa.Table | None:
+        """No rows of all columns, of which the query has some only; None where it has all."""
+        if self.columns is None or self.rows.has_all_columns:
+            return None
+        return self.columns.empty_table()
+
+    def _variable(self, kind: str) -> str:
+        """Return the name of the variable that DuckDB will find rows in.
+
+        The same whenever the name is bound while a statement is prepared and run, since DuckDB
+        remembers what it found, so that it reads one version.
+        """
+        return f"{self.name} ({self.reader if kind == READER else kind} {_thread.number})"
+
+    def _source(self, rows: RowSource | pa.Table) -> Source:
+        if isinstance(rows, pa.Table):
+            return partial(make_table_source, rows)
+        scanned = rows.for_scan(needs_all_rows(self.statement))
+        return partial(make_source, scanned, is_alone=self._is_alone)
+
+    def _is_alone(self) -> bool:
+        """Whether the statement reads no other table, and more than what its conditions need."""
+        return self.uses is not None and self.uses.query.reads_alone()
+
+
+def resolve_name(name: str, storage: Storage) -> ResolvedName | None:
+    """Return what a name stands for; None where it is not ours.
+
+    Args:
+        name: As it stands in SQL.
+        storage: Gives the storage options, for names that carry none.
+
+    Raises:
+        LanceError: It is ours, but what it stands for cannot be read.
+        ValueError: It is ours, but it contradicts itself.
+    """
+    lake = parse_lake_name(name)
+    if lake is not None:
+        found = resolve_name(lake.address, storage)
+        return None if found is None else replace(found, name=name, alias=lake.table, lake=lake)
+    try:
+        answer = functions.call(name, storage)
+        if answer is None:
+            answer = functions.find_rows(name, storage)
+    except LanceError:
+        forget()
+        raise
+    if answer is None:
+        return None
+    if isinstance(answer, LanceDataset):
+        return ResolvedName(name, Rows(answer), _stem(answer.uri))
+    function = name.partition(" ")[0]
+    if not isinstance(answer, TableUnion):
+        return ResolvedName(name, TableInMemory(answer), function)
+    alias = function if functions.is_call(name) else _stem(name)
+    return ResolvedName(name, answer.rows(), alias)
+
+
+def _with_guard(query: str, names: Collection[str]) -> str:
+    """Return a query that DuckDB refuses where a function that makes one value of all is a macro.
+
+    Such a macro would use more than the function does. DuckDB refuses one with FILTER. It knows the
+    type of the values, which is never missing, without a value: the condition costs nothing.
+
+    Args:
+        query: A query that may be followed by a condition.
+        names: The functions.
+    """
+    calls = (f"(SELECT {name}(1) FILTER (WHERE true))" for name in sorted(names))
+    return f"{query} WHERE typeof([{', '.join(calls)}]) IS NOT NULL"
+
+
+def _with_all(query: str, empty: pa.Table, name: str) -> str:
+    """Return a query of all columns of a table, those that another one does not give being null.
+
+    Args:
+        query: The other one.
+        empty: No rows of the table.
+        name: The variable that holds these.
+    """
+    columns = ", ".join(map(quoted, empty.column_names))
+    both = f"FROM ({query}) UNION ALL BY NAME (FROM {quoted(name)} WHERE false)"
+    return f"SELECT {columns} FROM ({both})"
+
+
+def _stem(url: str) -> str:
+    return re.sub(r"\.lance(@.*)?$", "", os.path.basename(url.rstrip("/")))

@@ -1,0 +1,165 @@
+"""Which fewer rows stand for a table in a statement: the rewrites, in the order of their use.
+
+Each rewrite knows a use of a table (`queries`) for which less than all of its rows will do
+(`sources`). The first one that applies is used: those before leave out more than those after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from duckdb_adapter.engine_settings import BindContext
+from duckdb_adapter.queries.members import UsedColumns
+from duckdb_adapter.queries.table_uses import TableUses
+from duckdb_adapter.sources.column_values import are_values_cached
+from duckdb_adapter.sources.extremes import extreme_rows
+from duckdb_adapter.sources.groups import group_by_codes
+from duckdb_adapter.sources.join_keys import ranged_keys
+from duckdb_adapter.sources.members import MemberRows
+from duckdb_adapter.sources.offsets import OffsetRows
+from duckdb_adapter.sources.replacement import Replacement
+from duckdb_adapter.sources.rows import Rows
+from duckdb_adapter.sources.samples import SampledRows
+from duckdb_adapter.sources.top_n import TopNRows
+from duckdb_adapter.sources.unpushed_filters import FilteredRows
+from duckdb_adapter.sources.value_counts import value_count_rows
+
+
+class BoundTable(NamedTuple):
+    """A table where DuckDB binds its name in a statement.
+
+    Attributes:
+        rows: The rows of the table.
+        uses: What the text of the statement tells of the use of them.
+        context: What DuckDB tells of the statement.
+        is_view: Whether a view reads the table, which has all columns as they are.
+    """
+
+    rows: Rows
+    uses: TableUses
+    context: BindContext
+    is_view: bool
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the name is bound for the first time: for what the statement selects from.
+
+        Macros in the statement, which may use more of the table, are bound after that.
+        """
+        return self.context.use.bind_count == 1
+
+    @property
+    def columns(self) -> UsedColumns:
+        """What the statement uses of the columns; nothing is said where it may be all of them."""
+        used = self.uses.columns if self.is_first else UsedColumns()
+        return UsedColumns() if self.is_view and not used.uses_nothing else used
+
+    @property
+    def are_values_enough(self) -> bool:
+        """Whether values may stand for rows, and it is worth while to find them out."""
+        is_known = self.context.use.bind_count <= self.uses.bind_count
+        return is_known and are_values_cached(self.rows)
+
+    def compares_bytes(self) -> bool:
+        """Whether DuckDB compares strings by their bytes."""
+        return not self.context.settings.collation()
+
+
+def restrict(
+    rows: Rows, uses: TableUses, context: BindContext | None, is_view: bool
+) -> Replacement:
+    """Return what stands for a table in a statement, as far as it uses its rows.
+
+    Args:
+        rows: The rows of the table.
+        uses: What the text of the statement tells of the use of them.
+        context: What DuckDB tells of the statement; None before DuckDB 2.0, which tells nothing.
+        is_view: Whether a view reads the table.
+    """
+    if context is None:
+        # What the text proves alone.
+        top_n = uses.top_n
+        return rows if top_n is None or top_n.calls else TopNRows(rows.dataset, top_n)
+    table = BoundTable(rows, uses, context, is_view)
+    for rewrite in _REWRITES:
+        found = rewrite(table)
+        if found is not None:
+            return found
+    return _scanned(table)
+
+
+def _top_n(table: BoundTable) -> Replacement | None:
+    top_n = table.uses.top_n
+    if top_n is None:
+        return None
+    settings, use = table.context.settings, table.context.use if top_n.calls else None
+    wanted = top_n.with_default(settings.descends)
+    return TopNRows(table.rows.dataset, wanted, use, table.compares_bytes())
+
+
+def _row_count(table: BoundTable) -> Replacement | None:
+    used = table.columns
+    if not used.no_values or table.context.use.bind_count > table.uses.bind_count:
+        return None
+    return MemberRows(table.rows.dataset, used).row_count(table.context.settings.finds_file)
+
+
+def _extremes(table: BoundTable) -> Replacement | None:
+    if not table.are_values_enough:
+        return None
+    used = table.columns
+    rows = MemberRows(table.rows.dataset, used) if used.members else table.rows
+    return extreme_rows(rows, table.uses.query, table.compares_bytes)
+
+
+def _value_counts(table: BoundTable) -> Replacement | None:
+    if not table.are_values_enough:
+        return None
+    return value_count_rows(table.rows, table.uses.query)
+
+
+def _offset(table: BoundTable) -> Replacement | None:
+    skipped = table.uses.skipped_rows
+    if not skipped or not table.context.settings.keeps_order():
+        return None
+    return OffsetRows(table.rows.dataset, skipped, table.context.use)
+
+
+def _sample(table: BoundTable) -> Replacement | None:
+    count = table.uses.sampled_rows
+    if not count or not table.is_first:
+        return None
+    return SampledRows(table.rows.dataset, count, table.context.use)
+
+
+Rewrite: TypeAlias = Callable[[BoundTable], Replacement | None]
+
+_REWRITES: tuple[Rewrite, ...] = (
+    _top_n,  # few rows
+    _row_count,  # none
+    _extremes,  # two for each column
+    _value_counts,  # one for each combination of values
+    _offset,  # those behind the offset
+    _sample,  # those that are drawn
+)
+
+
+def _scanned(table: BoundTable) -> Replacement:
+    """Return what is scanned where no rewrite applies: all rows that pass WHERE.
+
+    Where DuckDB does not push conditions down, rows that do not pass them are left out, if many
+    are. Of structs, the members are read that are used. Strings come as codes if DuckDB groups by
+    them, and keys with their range if it joins by them.
+    """
+    dataset, used, rows = table.rows.dataset, table.columns, table.rows
+    conditions = table.uses.unpushed_conditions
+    if conditions and table.compares_bytes():
+        rows = FilteredRows(dataset, used, conditions, table.context.use)
+    elif used != UsedColumns():
+        rows = MemberRows(dataset, used)
+    grouped = group_by_codes(rows, table.uses.query) if table.is_first else rows
+    if grouped is not rows:
+        return grouped
+    expressions = ranged_keys(table.rows, table.uses.join_keys)
+    return rows.with_expressions(expressions) if expressions else rows

@@ -1,0 +1,68 @@
+"""What DuckDB reads in place of a name: the base of all that names stand for."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+
+from duckdb_adapter.paths import quoted
+
+if TYPE_CHECKING:
+    from duckdb_adapter.sources.rows import RowSource
+
+# The variable of a replacement that reads one.
+READER = "reader"
+# Returns the name under which DuckDB finds a variable of a replacement.
+NameOf: TypeAlias = "Callable[[str], str]"
+
+
+class Replacement(ABC):
+    """A query over variables that hold rows, which DuckDB reads in place of a name."""
+
+    @property
+    def required_builtins(self) -> frozenset[str]:
+        """Functions that have to be DuckDB's own in the statement.
+
+        A macro of such a name may use more of the rows than the function does.
+        """
+        return frozenset()
+
+    @property
+    def has_all_columns(self) -> bool:
+        """Whether the query returns all columns of what the name stands for."""
+        return True
+
+    @abstractmethod
+    def query(self, name_of: NameOf) -> str:
+        """Return the query.
+
+        Args:
+            name_of: Returns the name of each of `variables` in the query.
+        """
+
+    @abstractmethod
+    def variables(self) -> Mapping[str, RowSource | pa.Table]:
+        """Return the rows that the query reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableInMemory(Replacement):
+    """An Arrow table, such as the rows of a table function.
+
+    Attributes:
+        table: The table.
+    """
+
+    table: pa.Table
+
+    def query(self, name_of: NameOf) -> str:
+        """Return the query."""
+        return f"SELECT * FROM {quoted(name_of(READER))}"
+
+    def variables(self) -> Mapping[str, RowSource | pa.Table]:
+        """Return the rows that the query reads."""
+        return {READER: self.table}
