@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,8 @@ from lancefs.storage.local_files import local_path
 from lancefs.table.base_paths import confine
 from lancefs.table.refs import Ref, Resolved, make_ref
 from lancefs.threads import Threads, prefetch, submit
+
+_log = logging.getLogger("duckdb_adapter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +143,12 @@ def _find(candidate: TableName, storage: Storage) -> NamedTable | None:
             return None
         # DuckDB would say of a URL that an extension is missing that reads it.
         raise NotALanceTable(f"there is no Lance table of this name: {error}") from None
-    except Exception:
-        # Behind other names than `….lance` there may be anything, or nothing at all.
+    except Exception as error:
+        # Behind other names than `….lance` there may be anything, or nothing at all, and DuckDB may
+        # reach it where we cannot. Filesystems raise errors of libraries of their own.
         if candidate.is_plain and not candidate.is_local:
+            url, reason = mask_secrets(candidate.url), mask_secrets(str(error))
+            _log.debug("%s is not read as a Lance table: %s: %s", url, type(error).__name__, reason)
             return None
         raise
     candidate.version()  # now that there is a table, a ref that is not one is worth a message

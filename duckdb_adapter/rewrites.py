@@ -6,6 +6,7 @@ Each rewrite knows a use of a table (`queries`) for which less than all of its r
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
@@ -24,6 +25,9 @@ from duckdb_adapter.sources.samples import SampledRows
 from duckdb_adapter.sources.top_n import TopNRows
 from duckdb_adapter.sources.unpushed_filters import FilteredRows
 from duckdb_adapter.sources.value_counts import value_count_rows
+from lancefs.errors import LanceError
+
+_log = logging.getLogger("duckdb_adapter")
 
 
 class BoundTable(NamedTuple):
@@ -66,6 +70,9 @@ class BoundTable(NamedTuple):
         return not self.context.settings.collation()
 
 
+Rewrite: TypeAlias = Callable[[BoundTable], Replacement | None]
+
+
 def restrict(
     rows: Rows, uses: TableUses, context: BindContext | None, is_view: bool
 ) -> Replacement:
@@ -82,11 +89,24 @@ def restrict(
         top_n = uses.top_n
         return rows if top_n is None or top_n.calls else TopNRows(rows.dataset, top_n)
     table = BoundTable(rows, uses, context, is_view)
-    for rewrite in _REWRITES:
-        found = rewrite(table)
+    for rewrite in (*_REWRITES, _scanned):
+        found = _applied(rewrite, table)
         if found is not None:
             return found
-    return _scanned(table)
+    return rows
+
+
+def _applied(rewrite: Rewrite, table: BoundTable) -> Replacement | None:
+    """Return what a rewrite has in place of a table; None where it does not apply.
+
+    Some rewrites read columns first, from which the statement may read other rows, or none. So what
+    is wrong with a column is said by the scan of it.
+    """
+    try:
+        return rewrite(table)
+    except LanceError as error:
+        _log.debug("all rows are scanned, since %s", error)
+        return None
 
 
 def _top_n(table: BoundTable) -> Replacement | None:
@@ -132,8 +152,6 @@ def _sample(table: BoundTable) -> Replacement | None:
         return None
     return SampledRows(table.rows.dataset, count, table.context.use)
 
-
-Rewrite: TypeAlias = Callable[[BoundTable], Replacement | None]
 
 _REWRITES: tuple[Rewrite, ...] = (
     _top_n,  # few rows

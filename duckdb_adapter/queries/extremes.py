@@ -40,10 +40,10 @@ class UsedExtremes(NamedTuple):
 
 def used_extremes(query: TableQuery) -> UsedExtremes | None:
     """Return the columns of which a query uses the extremes; None where it may use more."""
-    select = query.select if _MAY_ASK.search(query.text) is not None else None
-    if select is None or any(select.node.get(part) for part in _OTHERS) or not query.uses:
+    node = query.table_select if _MAY_ASK.search(query.text) is not None else None
+    if node is None or any(node.get(part) for part in _OTHERS) or not query.uses:
         return None
-    return _extremes(select.node, query)
+    return _extremes(node, query)
 
 
 def _extremes(node: Mapping[str, Any], query: TableQuery) -> UsedExtremes | None:

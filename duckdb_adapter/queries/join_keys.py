@@ -29,7 +29,7 @@ def join_keys(query: TableQuery) -> frozenset[str]:
     Not those that it compares with anything else, nor those that are equal to such columns: what
     follows for the table is a filter, which the scan has to see.
     """
-    read = query.read if _JOINS.search(query.text) is not None and query.columns else None
+    read = query.table_read if _JOINS.search(query.text) is not None and query.columns else None
     if read is None or read.source is read.select["from_table"]:
         return frozenset()
     columns = NamedColumns(query.columns, query.table_names(read.source))
@@ -41,7 +41,7 @@ def join_keys(query: TableQuery) -> frozenset[str]:
     for name in _using(read.select["from_table"]):
         if name in query.columns:
             keys.add(query.columns[name])
-    asked = _asked(query.whole_root)
+    asked = _asked(query.statement_root)
     return frozenset(key for key in keys if key.lower() not in asked)
 
 

@@ -56,9 +56,9 @@ def used_columns(query: TableQuery) -> UsedColumns:
     structs = {name.lower(): kind for name, kind in query.structs.items()}
     if not (tests_nulls or counts_rows or _has_any(structs, rest)):
         return UsedColumns()
-    if query.select is None or query.uses is None:
+    if query.table_select is None or query.uses is None:
         return UsedColumns()
-    return _reduced(query.uses, structs, query.select.columns)
+    return _reduced(query.uses, structs, query.columns)
 
 
 def _has_any(columns: Iterable[str], text: str) -> bool:

@@ -16,10 +16,9 @@ _PLAIN = {"COLUMN_REF", "CONSTANT", "STAR"}
 
 def skipped_rows(query: TableQuery) -> int:
     """Return how many rows of a table a query passes over before those that it uses."""
-    select = query.select if "offset" in query.text.lower() else None
-    if select is None or select.node.get("where_clause") or not shows_rows(select.node):
+    node = query.table_select if "offset" in query.text.lower() else None
+    if node is None or node.get("where_clause") or not shows_rows(node):
         return 0
-    node = select.node
     if len(node["modifiers"]) != 1:
         return 0
     (limit,) = node["modifiers"]

@@ -17,7 +17,7 @@ from itertools import takewhile
 from typing import Any
 
 from duckdb_adapter.queries.row_tests import tests_of
-from duckdb_adapter.queries.table_query import Select, TableQuery
+from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.top_n import (
     MAX_FIRST_ROWS,
     TopN,
@@ -59,13 +59,13 @@ def top_n_of_partitions(query: TableQuery) -> TopN | None:
     lower = query.text.lower()
     if "order" not in lower or not ("over" in lower or "distinct" in lower):
         return None
-    if query.select is None or not _uses_plain_rows(query.select.node):
+    node, columns = query.table_select, query.columns
+    if node is None or not _uses_plain_rows(node):
         return None
-    found = _numbered(query.select) or _distinct(query.select)
+    found = _numbered(node, columns) or _distinct(node, columns)
     if found is None:
         return None
     partitions, keys, rows, shown = found
-    node, columns = query.select
     orders = orders_of(keys, shown, columns)
     orders = orders[:1] if partitions else orders
     tests = tests_of(node, columns, query.schema)
@@ -81,9 +81,8 @@ def top_n_of_partitions(query: TableQuery) -> TopN | None:
 _Found = tuple[tuple[str, ...], Sequence[Mapping[str, Any]], int, Sequence[Mapping[str, Any]]]
 
 
-def _numbered(select: Select) -> _Found | None:
+def _numbered(node: Mapping[str, Any], columns: Mapping[str, str]) -> _Found | None:
     """Read `QUALIFY row_number() OVER (…) <= n`."""
-    node, columns = select
     if not node["qualify"] or not shows_rows({**node, "qualify": None}):
         return None
     shown = node["select_list"]
@@ -108,9 +107,8 @@ def _numbered(select: Select) -> _Found | None:
     return partitions, window["orders"], max(min(limits), 0), ()
 
 
-def _distinct(select: Select) -> _Found | None:
+def _distinct(node: Mapping[str, Any], columns: Mapping[str, str]) -> _Found | None:
     """Read `SELECT DISTINCT ON (…) … ORDER BY …`."""
-    node, columns = select
     kinds = [modifier["type"] for modifier in node["modifiers"]]
     if kinds[:2] != ["DISTINCT_MODIFIER", "ORDER_MODIFIER"] or not shows_rows(node):
         return None

@@ -34,7 +34,7 @@ def pivoted_columns(query: TableQuery) -> list[str]:
     Returns:
         An empty list if the query is another one, or groups by columns that it does not name.
     """
-    node = query.root if query.columns and "pivot" in query.text.lower() else None
+    node = query.query_root if query.columns and "pivot" in query.text.lower() else None
     if node is None or node["type"] != "SELECT_NODE" or not _shows_all(node):
         return []
     pivot = node["from_table"]

@@ -15,7 +15,7 @@ from duckdb_adapter.queries.table_query import TableQuery
 
 def sampled_rows(query: TableQuery) -> int:
     """Return how many rows of a table a query draws; 0 where it uses others, too."""
-    node = query.sole_select if "sample" in query.text.lower() else None
+    node = query.plain_select if "sample" in query.text.lower() else None
     if node is None:
         return 0
     source = node["from_table"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,18 +18,6 @@ from lancefs.forks import cached_property
 
 # The types of columns of blobs, which are stored as something else.
 _DESCRIPTORS = (BLOB_V1_DESCRIPTOR, BLOB_V2_DESCRIPTOR)
-
-
-class Select(NamedTuple):
-    """A query that selects from one table by its path.
-
-    Attributes:
-        node: The root node, without common table expressions.
-        columns: The columns of the table by their names in lower case.
-    """
-
-    node: Mapping[str, Any]
-    columns: Mapping[str, str]
 
 
 class TableQuery:
@@ -71,19 +59,23 @@ class TableQuery:
         return is_plain_table(node) and self._lake.is_read_by(node)
 
     @cached_property
-    def root(self) -> Mapping[str, Any] | None:
-        """The root node of what selects; None where the text is no single SELECT, or is long."""
-        return None if self.whole_root is None else statement_in(self.whole_root)
+    def statement_root(self) -> Mapping[str, Any] | None:
+        """The root node of the whole text; None where that is no single SELECT, or is long."""
+        return parse(self.text)
+
+    @cached_property
+    def query_root(self) -> Mapping[str, Any] | None:
+        """The root node of the innermost query, with what those around it use of its rows.
+
+        None as for `statement_root`. It says which rows the statement uses if the table is named
+        once, see `queries.nested`.
+        """
+        return None if self.statement_root is None else statement_in(self.statement_root)
 
     @property
     def is_nested(self) -> bool:
         """Whether the text is more than the query, and may read the table elsewhere, too."""
-        return self.root is not self.whole_root
-
-    @cached_property
-    def whole_root(self) -> Mapping[str, Any] | None:
-        """The root node of the whole text; None as for `root`."""
-        return parse(self.text)
+        return self.query_root is not self.statement_root
 
     @cached_property
     def columns(self) -> Mapping[str, str]:
@@ -92,34 +84,35 @@ class TableQuery:
         return columns if len(columns) == len(self.schema) else {}
 
     @property
-    def sole_select(self) -> Mapping[str, Any] | None:
-        """The query, whatever it selects from; None where it has common table expressions.
+    def plain_select(self) -> Mapping[str, Any] | None:
+        """The query, if it is a SELECT without common table expressions, whatever it selects from.
 
-        None also where it is another statement, or two columns have the same name in lower case.
+        None also where two columns have the same name in lower case.
         """
-        node = self.root if self.columns else None
+        node = self.query_root if self.columns else None
         if node is None or node["type"] != "SELECT_NODE" or node["cte_map"]["map"]:
             return None
         return node
 
     @cached_property
-    def select(self) -> Select | None:
-        """The query, where it selects from the table; None as for `sole_select`."""
-        node = self.sole_select
-        if node is None or not self.names(node["from_table"]):
-            return None
-        return Select(node, self.columns)
+    def table_select(self) -> Mapping[str, Any] | None:
+        """The query, where it selects from the table and nothing else; None as for `plain_select`.
+
+        Its expressions may have subqueries, which may read the table again.
+        """
+        node = self.plain_select
+        return node if node is not None and self.names(node["from_table"]) else None
 
     @cached_property
-    def read(self) -> TableRead | None:
+    def table_read(self) -> TableRead | None:
         """The SELECT that reads the table, also where the text selects from others.
 
         It may be bound after others that use the name, so that what it says holds only if the
         statement uses the table once.
         """
-        if self.select is not None:
-            return TableRead(self.select.node, self.select.node["from_table"])
-        return None if self.whole_root is None else only_read(self.whole_root, self.names)
+        if self.table_select is not None:
+            return TableRead(self.table_select, self.table_select["from_table"])
+        return None if self.statement_root is None else only_read(self.statement_root, self.names)
 
     def table_names(self, source: Mapping[str, Any]) -> set[str]:
         """Return what columns of the table can be qualified with, in lower case.
@@ -133,7 +126,8 @@ class TableQuery:
     @cached_property
     def uses(self) -> ColumnUses | None:
         """How the query uses columns; None where it may use more than its text names."""
-        return None if self.select is None else uses_of(*self.select, self._alias)
+        node = self.table_select
+        return None if node is None else uses_of(node, self.columns, self._alias)
 
     @cached_property
     def structs(self) -> Mapping[str, pa.StructType]:
@@ -146,9 +140,9 @@ class TableQuery:
 
     def reads_alone(self) -> bool:
         """Whether the query uses the table alone, with columns outside of WHERE."""
-        if self.select is None:
+        node = self.table_select
+        if node is None:
             return False
-        node = self.select.node
         shown = classes_in({key: part for key, part in node.items() if key != "where_clause"})
         tested = classes_in(node["where_clause"])
         return "SUBQUERY" not in shown | tested and not shown.isdisjoint(("COLUMN_REF", "STAR"))

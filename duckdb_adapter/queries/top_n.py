@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from duckdb_adapter.queries.row_tests import RowTests, tests_of
-from duckdb_adapter.queries.table_query import Select, TableQuery
+from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.trees import (
     classes_in,
     column_of,
@@ -97,13 +97,9 @@ def top_n_of(query: TableQuery) -> TopN | None:
     lower = query.text.lower()
     if "order" not in lower or "limit" not in lower:
         return None
-    return None if query.select is None else _top_n(query.select, query)
-
-
-def _top_n(select: Select, query: TableQuery) -> TopN | None:
-    """Return what `SELECT … FROM the table ORDER BY a column LIMIT n` needs; None for others."""
-    node, columns = select
-    if not shows_rows(node):
+    node, columns = query.table_select, query.columns
+    # `SELECT … FROM the table ORDER BY a column LIMIT n`
+    if node is None or not shows_rows(node):
         return None
     kinds = [modifier["type"] for modifier in node["modifiers"]]
     if kinds != ["ORDER_MODIFIER", "LIMIT_MODIFIER"]:

@@ -26,7 +26,7 @@ from duckdb_adapter.queries.trees import terms_of
 
 def unpushed_conditions(query: TableQuery) -> list[pc.Expression]:
     """Return conditions that are true for all rows that a query uses of a table."""
-    read = query.read if query.columns and _may_have_some(query) else None
+    read = query.table_read if query.columns and _may_have_some(query) else None
     where = None if read is None else read.select.get("where_clause")
     if read is None or where is None or read.select.get("sample"):
         return []

@@ -43,18 +43,18 @@ def value_count_paths(query: TableQuery, is_countable: Callable[[str], bool]) ->
         At least one column, in the order of the table; of structs, members by their paths, and no
         other name has a dot. None of them where the query may use more.
     """
-    if query.select is None:
+    if query.table_select is None:
         pivoted = pivoted_columns(query)
         return pivoted if all(map(is_countable, pivoted)) else []
     if _MAY_GROUP.search(query.text) is None or not query.uses:
         return []
     paths = [
         path
-        for key, column in query.select.columns.items()
+        for key, column in query.columns.items()
         if key in query.uses
         for path in _paths(column, query.structs.get(column), query.uses[key])
     ]
-    is_proved = all(map(is_countable, paths)) and _takes_any_order(query.select.node)
+    is_proved = all(map(is_countable, paths)) and _takes_any_order(query.table_select)
     return paths if is_proved else []
 
 

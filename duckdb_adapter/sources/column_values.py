@@ -155,7 +155,10 @@ def count_values(dataset: LanceDataset, paths: Sequence[str]) -> CombinationCoun
         paths: The columns; see `_read`.
 
     Returns:
-        None where there are many, or a column cannot be read: who reads it says why.
+        None where there are many.
+
+    Raises:
+        LanceError: A column cannot be read.
     """
     known, key = _COUNTS.of(dataset.opened), tuple(paths)
     if key not in known:
@@ -174,7 +177,10 @@ def string_values(dataset: LanceDataset, columns: Sequence[str]) -> Mapping[str,
         columns: The columns, which come dictionary-encoded.
 
     Returns:
-        None where there are many, or a column cannot be read: who reads it says why.
+        None where there are many.
+
+    Raises:
+        LanceError: A column cannot be read.
     """
     known = _ITEMS.of(dataset.opened)
     for column in columns:
@@ -199,14 +205,11 @@ def _items(dataset: LanceDataset, column: str) -> pa.Array | None:
     version, items = dataset.opened, dict[str | None, None]()
     if version.is_fresh or version.num_rows < _MIN_FRAGMENT * len(version.readers):
         return None
-    try:
-        for reader in version.readers:
-            found = stored_items(reader, version.field(column))
-            if found is None or len(found) > MAX_VALUES:
-                return None
-            items |= dict.fromkeys(found.to_pylist())
-    except LanceError:  # who reads the rows says so
-        return None
+    for reader in version.readers:
+        found = stored_items(reader, version.field(column))
+        if found is None or len(found) > MAX_VALUES:
+            return None
+        items |= dict.fromkeys(found.to_pylist())
     return array_of([*items], pa.string()) if len(items) <= MAX_VALUES else None
 
 
@@ -220,12 +223,9 @@ def _counted(
 ) -> CombinationCounts | None:
     kinds = {path: type_of(dataset, path) for path in paths}
     tally = Tally([not is_countable(kind) for kind in kinds.values()])
-    try:
-        for batch in _read(dataset, paths, **options).to_batches():
-            if not tally.add([_stored(array) for array in batch.columns]):
-                return None
-    except LanceError:
-        return None
+    for batch in _read(dataset, paths, **options).to_batches():
+        if not tally.add([_stored(array) for array in batch.columns]):
+            return None
     values = {
         path: _array(found, kind)
         for (path, kind), found in zip(kinds.items(), tally.values(), strict=True)

@@ -21,7 +21,6 @@ from duckdb_adapter.sources.value_counts import ValueCountRows, with_structs
 from lancefs.datafile.arrays import is_text, numbers_of, strings_of, valid_slots
 from lancefs.datafile.buffers import Array, to_arrow_numbers
 from lancefs.datafile.kernels import text_bounds
-from lancefs.errors import LanceError
 from lancefs.table.per_version import PerVersion
 
 # Types of whose values Arrow and DuckDB agree which one is greater.
@@ -69,6 +68,9 @@ def extreme_rows(
 
     Returns:
         None where the query uses more.
+
+    Raises:
+        LanceError: A column cannot be read.
     """
     used = used_extremes(query)
     if used is None:
@@ -77,10 +79,7 @@ def extreme_rows(
     is_ordered = all(any(is_kind(kind) for is_kind in _ORDERED) for kind in kinds)
     if not is_ordered or (any(map(is_text, kinds)) and not is_binary()):
         return None
-    try:
-        found = extremes_of(rows, used.columns)
-    except LanceError:  # who reads the rows says so
-        return None
+    found = extremes_of(rows, used.columns)
     known = {path: each for path, each in found.items() if each is not None}
     are_there = all(known[path].missing == 0 for path in used.counted & known.keys())
     if len(known) < len(found) or not are_there:

@@ -125,6 +125,9 @@ def group_by_codes(rows: Rows, query: TableQuery) -> Rows | GroupedRows:
     Args:
         rows: Of a table that the query names once.
         query: The query.
+
+    Raises:
+        LanceError: A column cannot be read.
     """
     if not _MIN_ROWS <= (rows.known_count() or 0) <= MAX_ROWS:
         return rows

@@ -14,7 +14,6 @@ from duckdb_adapter.paths import quoted
 from duckdb_adapter.sources.column_values import MAX_ROWS, is_asked_again
 from duckdb_adapter.sources.extremes import extremes_of
 from duckdb_adapter.sources.rows import Rows
-from lancefs.errors import LanceError
 
 # The types of DuckDB with the same numbers.
 _TYPES = {
@@ -37,16 +36,16 @@ def ranged_keys(rows: Rows, keys: Collection[str]) -> dict[str, str]:
     Args:
         rows: All rows of a table.
         keys: Columns that a statement joins by.
+
+    Raises:
+        LanceError: A column cannot be read.
     """
     if not rows.dataset.is_local or (rows.known_count() or MAX_ROWS) >= MAX_ROWS:
         return {}
     numbers = sorted(key for key in keys if rows.schema.field(key).type in _TYPES)
     if not numbers or not is_asked_again(rows.dataset, ("joined by", *numbers)):
         return {}
-    try:
-        known = extremes_of(rows, numbers)
-    except LanceError:  # who reads the rows says so
-        return {}
+    known = extremes_of(rows, numbers)
     shown = {}
     for column, found in known.items():
         if found is None or found.ends.null_count:

@@ -115,6 +115,9 @@ def value_count_rows(rows: Rows, query: TableQuery) -> ValueCountRows | None:
 
     Returns:
         None where the query uses more, or there are too many values.
+
+    Raises:
+        LanceError: A column cannot be read.
     """
     dataset = rows.dataset
 
@@ -137,7 +140,8 @@ def value_count_rows(rows: Rows, query: TableQuery) -> ValueCountRows | None:
 
 def _is_answered_by_index(rows: Rows, query: TableQuery, paths: Sequence[str]) -> bool:
     """Whether an index may find the rows that are used, sooner than all are counted."""
-    is_filtered = query.select is not None and bool(query.select.node.get("where_clause"))
+    select = query.table_select
+    is_filtered = select is not None and bool(select.get("where_clause"))
     if (rows.known_count() or 0) <= _MAX_COUNTED or not is_filtered:
         return False
     return tuple(paths) not in _ROWS.of(rows.dataset.opened) and has_index(rows.dataset, paths)

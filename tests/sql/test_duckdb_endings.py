@@ -192,7 +192,7 @@ duckdb_adapter.install()
 registration = _duckdb._lancefs_registration
 told = []
 registration._api.set_error = lambda slot, message: told.append((slot, message))
-functions = [registration._answer, registration._scan]
+functions = [registration._bind, registration._scan]
 given = [partial(one, 1, 2, 3) for one in functions]
 interrupt = ctypes.pythonapi.PyErr_SetInterrupt
 try:
