@@ -121,7 +121,7 @@ def s3_options(members: Mapping[str, str], is_config: bool) -> dict[str, Any]:
     Credentials that are redacted are left out, so that those of the environment are used.
 
     Args:
-        members: Of the secret, by the names that DuckDB gives them.
+        members: The values of the secret by the names that DuckDB gives them.
         is_config: Whether its values were written down, and not found by the secret; one without
             any credentials then means a store that asks for none.
     """

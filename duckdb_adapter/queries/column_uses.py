@@ -18,7 +18,7 @@ _KNOWN = {
     *("COLUMN_REF", "CONSTANT", "PARAMETER", "CAST", "TYPE", "CASE", "COMPARISON", "BETWEEN"),
     *("CONJUNCTION", "OPERATOR", "FUNCTION", "WINDOW"),
 }
-# The place of what stands for a keyword.
+# `query_location` of nodes that DuckDB makes for keywords such as ALL.
 _NOWHERE = 2**64 - 1
 _NULL_TESTS = ("OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL")
 
@@ -31,15 +31,17 @@ class PathUse(NamedTuple):
     """How a column, or a member of a struct, is used.
 
     Attributes:
-        is_tested: Whether only for whether values are missing.
-        is_counted: Whether `count` asks for that.
+        is_tested: Whether only the validity is used: in `IS NULL`, or by `count(c)`.
+        is_count_argument: Whether it is the argument of `count`.
     """
 
     is_tested: bool
-    is_counted: bool
+    is_count_argument: bool
 
     def __and__(self, other: PathUse) -> PathUse:
-        return PathUse(self.is_tested and other.is_tested, self.is_counted or other.is_counted)
+        return PathUse(
+            self.is_tested and other.is_tested, self.is_count_argument or other.is_count_argument
+        )
 
 
 # By the name of the column, and of the member; that is empty for the whole column.
@@ -106,10 +108,10 @@ def _uses(node: Mapping[str, Any], columns: Mapping[str, str], alias: str) -> Co
             if len(names) > 1 or names[0] not in shown:
                 raise _UsesAll
             continue
-        is_counted = id(expression) in counted
-        is_tested = len(path) <= 2 and (is_counted or id(expression) in nulls)
+        is_count_argument = id(expression) in counted
+        is_tested = len(path) <= 2 and (is_count_argument or id(expression) in nulls)
         members = uses.setdefault(path[0], {})
-        member, use = path[1] if len(path) > 1 else "", PathUse(is_tested, is_counted)
+        member, use = path[1] if len(path) > 1 else "", PathUse(is_tested, is_count_argument)
         members[member] = use & members.get(member, use)
     return uses
 

@@ -57,7 +57,7 @@ def group_keys(query: TableQuery, encoded: Collection[str]) -> list[str]:
         encoded: The columns that may be returned.
 
     Returns:
-        None of them where that would not pay, or the query reads the table twice.
+        An empty list if that would not pay, or the query reads the table twice.
     """
     columns = {column.lower(): column for column in encoded}
     if len(columns) < len(encoded) or _MAY_GROUP.search(query.text) is None:

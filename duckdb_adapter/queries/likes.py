@@ -1,9 +1,9 @@
-"""What texts must hold for a query to use their rows, as its text tells: `WHERE c LIKE 'a%b'`.
+"""What strings must contain for a statement to use their rows: `WHERE c LIKE 'a%b'`.
 
 `ILIKE` and `^@` are read alike. Functions such as `contains` are not: a macro of the user may have
 the same name and say something else.
 
-DuckDB asks the Arrow scan for no conditions on parts of texts.
+DuckDB pushes down no conditions on parts of strings.
 """
 
 from __future__ import annotations

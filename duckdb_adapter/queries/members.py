@@ -86,6 +86,6 @@ def _reduced(
         if known and (own or len(known) < structs[column].num_fields):
             members[name] = known
             tested |= own
-    counts = any(use.is_counted for use in tested.values())
+    counts = any(use.is_count_argument for use in tested.values())
     no_values = len(tested) == sum(map(len, uses.values()))
     return UsedColumns(members, frozenset(tested), counts, no_values)

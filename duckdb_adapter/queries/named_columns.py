@@ -12,8 +12,8 @@ class NamedColumns(NamedTuple):
     """The columns of a table, and how a query may name them.
 
     Attributes:
-        by_name: By their names in lower case.
-        tables: What stands before them, in lower case; None where no other table has columns.
+        by_name: The columns by their names in lower case.
+        tables: The qualifiers that mean this table, in lower case; None if it is the only table.
     """
 
     by_name: Mapping[str, str]

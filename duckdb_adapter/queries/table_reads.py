@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from duckdb_adapter.queries.trees import query_of
 
-# Joins of which WHERE sees each row of a table that can make a row for which it is true, beside the
-# same rows of the other table: none that take the nearest row, or the one in the same place.
+# Joins that keep each row of a table which WHERE could accept, beside the same rows of the other
+# table: not ASOF, POSITIONAL, SEMI and ANTI.
 _JOINS = {"INNER", "LEFT", "RIGHT", "FULL"}
 _KINDS = {"REGULAR", "CROSS", "NATURAL"}
 

@@ -24,7 +24,7 @@ from lancefs.forks import cached_property
 T = TypeVar("T")
 
 # Texts of which it is kept.
-_MOST = 64
+_MAX_TEXTS = 64
 
 
 class StatementTable(NamedTuple):
@@ -116,7 +116,7 @@ class _Same(Generic[T]):
         return id(self.it)
 
 
-@lru_cache(_MOST)
+@lru_cache(_MAX_TEXTS)
 def _uses(
     text: str, table: StatementTable, schema: _Same[pa.Schema], call: _Same[ScanCall | None]
 ) -> TableUses:

@@ -1,7 +1,7 @@
-"""What times must be for a query to use their rows, as its text tells: `WHERE ts >= '2026-01-01'`.
+"""What times must be for a statement to use their rows: `WHERE ts >= '2026-01-01'`.
 
-DuckDB asks the Arrow scan for conditions on times of seconds, milliseconds and microseconds, and
-for none on nanoseconds, as pandas made them before version 3.
+DuckDB pushes down conditions on times of seconds, milliseconds and microseconds, and none on
+nanoseconds, as pandas made them before version 3.
 """
 
 from __future__ import annotations

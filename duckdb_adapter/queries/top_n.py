@@ -50,13 +50,13 @@ class TopN:
 
     Attributes:
         orders: The columns by which rows are ordered, the first ones of those that the query names.
-        rows: How many.
-        tests: What WHERE tests. The first rows are those of the rows that pass, if the scan is
-            asked for all of these tests that it can be asked for.
+        rows: How many there are, of each partition.
+        tests: What WHERE tests. The first rows are those of the rows that pass, if DuckDB pushes
+            all tests down that it can push down.
         calls: Whether there are functions in WHERE, which may be macros that use other rows, or
             other SELECTs around this one.
-        partitions: The columns whose values rows have in common of which the first ones are used;
-            empty for the first rows of all.
+        partitions: The columns of PARTITION BY, if the first rows of each partition are used; empty
+            for the first rows of all.
         are_all_orders: Whether the query puts rows in order by nothing else, so that of rows with
             the same values any may come first.
     """

@@ -40,8 +40,8 @@ def value_count_paths(query: TableQuery, is_countable: Callable[[str], bool]) ->
         is_countable: Whether a column may be returned.
 
     Returns:
-        At least one column, in the order of the table; of structs, members by their paths, and no
-        other name has a dot. None of them where the query may use more.
+        Columns in the order of the table; of structs, members by their paths, and no other name has
+        a dot. An empty list if the query may use more.
     """
     if query.table_select is None:
         pivoted = pivoted_columns(query)

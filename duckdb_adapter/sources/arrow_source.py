@@ -23,7 +23,7 @@ class ArrowDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
     """Rows as a pyarrow dataset, which DuckDB has always been able to scan.
 
     Args:
-        rows: Of a table, or of several.
+        rows: The rows of a table, or of several.
     """
 
     def __init__(self, rows: RowSource) -> None:
@@ -68,7 +68,7 @@ def make_source(
     """Return rows as DuckDB 2.0's scan reads them best: with row counts and exact filters.
 
     Args:
-        rows: Of a table, or of several; see `RowSource.for_scan`.
+        rows: The rows of a table, or of several; see `RowSource.for_scan`.
         on_bind: Called when DuckDB has the source, before it reads anything.
         is_alone: Returns whether the query reads nothing else, and more than what filters need.
     """

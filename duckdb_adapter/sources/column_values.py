@@ -35,13 +35,14 @@ _MIN_FRAGMENT = 64 * 1024
 
 
 class CombinationCounts(NamedTuple):
-    """The values of some columns.
+    """The combinations of values of some columns, and how often they occur.
 
     Attributes:
         values: All values of each column, each once; null is one of them where values are missing.
             Also what dictionaries hold, and no row does.
-        places: Of each combination that rows have, the place of its value of each column.
-        counts: How many rows have it.
+        places: For each column, by its name: the position of its value in `values`, int64, shape
+            (combinations,).
+        counts: How many rows have each combination, int64, shape (combinations,).
     """
 
     values: Mapping[str, pa.Array]

@@ -61,8 +61,8 @@ def extreme_rows(
     """Return rows for a query that uses only the extremes of columns, and how many rows there are.
 
     Args:
-        rows: Of a table that the query names once, see `are_values_cached`; with the members of
-            structs that the query uses.
+        rows: The rows of a table that the query names once, see `are_values_cached`; with the
+            members of structs that the query uses.
         query: The query.
         is_binary: Tells whether texts are compared by their bytes.
 
@@ -100,7 +100,7 @@ def extremes_of(rows: Rows, paths: Sequence[str]) -> dict[str, ColumnExtremes | 
     """Return the extremes of columns; those that nobody has asked for are read together.
 
     Args:
-        rows: Of a local table.
+        rows: The rows of a local table.
         paths: Columns of types that have an order, or members of structs.
 
     Returns:

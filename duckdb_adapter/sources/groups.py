@@ -123,7 +123,7 @@ def group_by_codes(rows: Rows, query: TableQuery) -> Rows | GroupedRows:
     """Return rows as a query groups them; the rows themselves where it does not, or it costs more.
 
     Args:
-        rows: Of a table that the query names once.
+        rows: The rows of a table that the query names once.
         query: The query.
 
     Raises:

@@ -25,7 +25,7 @@ _TYPES = {
     pa.uint64(): "UBIGINT",
 }
 # DuckDB joins so by keys within a range of 1,048,576, and takes remainders to be negative, too.
-_MOST = 512 * 1024
+_MAX_KEY = 512 * 1024
 
 
 def ranged_keys(rows: Rows, keys: Collection[str]) -> dict[str, str]:
@@ -52,6 +52,6 @@ def ranged_keys(rows: Rows, keys: Collection[str]) -> dict[str, str]:
             continue
         least, most = found.ends.to_pylist()
         kind = rows.schema.field(column).type
-        if least >= 0 and most < min(_MOST, 2 ** (kind.bit_width - 1) - 1):
+        if least >= 0 and most < min(_MAX_KEY, 2 ** (kind.bit_width - 1) - 1):
             shown[column] = f"system.main.mod({quoted(column)}, {most + 1}::{_TYPES[kind]})"
     return shown

@@ -20,8 +20,8 @@ from lancefs.datafile.buffers import Ints
 from lancefs.datafile.logical_types import decimal64_type
 from lancefs.datafile.masks import filtered
 
-# More rows than one of so many, or than these, are read as quickly with all others.
-_MIN_PART, _MAX_ROWS = 64, 16 * 1024
+# More rows than these, and than this share of the table, are read as quickly with all others.
+_MAX_ROWS, _MAX_SHARE = 16 * 1024, 1 / 64
 # Bits of a number that stands for the values of all columns together, and so most partitions.
 _BITS = 20
 # Which values are compared as numbers.
@@ -78,7 +78,7 @@ def find_first_of_each(
     Returns:
         Positions, ascending; None where they are too many.
     """
-    most = max(_MAX_ROWS, total // _MIN_PART)
+    most = max(_MAX_ROWS, total * _MAX_SHARE)
     partitions: _Partitions | None = None
     ends = [_PartitionAccumulator(rows, descending[0]) for descending in directions]
     others: list[Ints] = []
@@ -176,7 +176,7 @@ class _PartitionAccumulator:
         Args:
             numbers: The number of the partition of each row.
             values: By which rows are in order.
-            positions: Of the rows.
+            positions: Those of the rows, int64, shape (rows,).
         """
         if not (len(numbers) and self._rows):
             return

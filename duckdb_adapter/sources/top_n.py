@@ -47,7 +47,7 @@ class _Found(NamedTuple):
 
     Attributes:
         rows: How many rows were looked for.
-        positions: Of the rows that may be among them; None where these are many.
+        positions: Those of the rows that may be among them, ascending; None where these are many.
     """
 
     rows: int
@@ -262,7 +262,7 @@ class TopNRows(Rows):
         quicker than one for either.
 
         Returns:
-            None of them where all values are as quickly compared here.
+            An empty list if all values are as quickly compared here.
         """
         probed = self._probed()
         if probed is None or not (is_text(self._first_type) or probed.are_together):

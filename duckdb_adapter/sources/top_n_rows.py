@@ -147,7 +147,7 @@ class TopNAccumulator:
 
         Args:
             keys: The columns that order them, without nulls and NaN.
-            positions: Of the rows, ascending, after those of rows with the same values.
+            positions: Those of the rows, ascending; those added before come first.
         """
         head = max(_HEAD_ROWS, self._rows)
         if self.last is None and len(positions) > head:  # of others, a look at a column tells most
@@ -198,7 +198,7 @@ class TopNAccumulator:
     def _is_within(
         self, keys: Sequence[pa.Array], last: Sequence[pa.Scalar], are_all: bool = True
     ) -> pa.Array:
-        """Whether rows that come later come before one, or are put in the same place and kept."""
+        """Return a mask of later rows that sort before one, or tie with it if ties are kept."""
         *others, final = range(len(keys))
         is_before = are_all and not self._keeps_ties
         found = self._comes_first(keys[final], last[final], final, is_before)

@@ -110,7 +110,7 @@ def value_count_rows(rows: Rows, query: TableQuery) -> ValueCountRows | None:
     """Return rows for a query that uses only values of columns, and how often they occur.
 
     Args:
-        rows: Of a table that the query names once; see `are_values_cached`.
+        rows: The rows of a table that the query names once; see `are_values_cached`.
         query: The query.
 
     Returns:
