@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from duckdb_adapter.queries.trees import MAX_TEXT
+from duckdb_adapter.queries.parsing import MAX_TEXT
 
 # Makes DuckDB look for names anew when a prepared statement is run.
 REBINDS = "system.main.now() IS NOT NULL"

@@ -33,19 +33,21 @@ def readable_type(kind: pa.DataType) -> pa.DataType:
         return kind if storage == kind.storage_type else storage
     if pa.types.is_struct(kind):
         return (
-            pa.struct([readable_field(field) for field in kind]) if kind.num_fields else pa.bool_()
+            pa.struct([field_for_duckdb(field) for field in kind])
+            if kind.num_fields
+            else pa.bool_()
         )
     if pa.types.is_map(kind):
-        item = readable_field(kind.item_field)
-        return pa.map_(readable_field(kind.key_field), item, keys_sorted=kind.keys_sorted)
+        item = field_for_duckdb(kind.item_field)
+        return pa.map_(field_for_duckdb(kind.key_field), item, keys_sorted=kind.keys_sorted)
     if pa.types.is_fixed_size_list(kind):
-        items = readable_field(kind.value_field)
+        items = field_for_duckdb(kind.value_field)
         is_long = kind.list_size * _items(items.type) > _MAX_ITEMS
         return pa.list_(items) if is_long else pa.list_(items, kind.list_size)
     if pa.types.is_large_list(kind):
-        return pa.large_list(readable_field(kind.value_field))
+        return pa.large_list(field_for_duckdb(kind.value_field))
     if pa.types.is_list(kind):
-        return pa.list_(readable_field(kind.value_field))
+        return pa.list_(field_for_duckdb(kind.value_field))
     return kind
 
 
@@ -58,7 +60,7 @@ def _items(kind: pa.DataType) -> int:
     return int(kind.list_size) * _items(kind.value_type)
 
 
-def readable_field(field: pa.Field) -> pa.Field:
+def field_for_duckdb(field: pa.Field) -> pa.Field:
     """Return a field with the type that DuckDB reads it as."""
     kind = readable_type(field.type)
     return field if kind == field.type else field.with_type(kind)
@@ -73,7 +75,7 @@ def loses_filters(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
-def readable(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def cast_for_duckdb(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Convert values to what `readable_type` said."""
     if array.type == kind:
         return array
@@ -96,9 +98,11 @@ def readable_table(table: pa.Table) -> pa.Table:
         if is_limited(column.type):
             for chunk in column.chunks:
                 check_range(chunk, name)
-    schema = pa.schema([readable_field(field) for field in table.schema])
+    schema = pa.schema([field_for_duckdb(field) for field in table.schema])
     columns = [
-        pa.chunked_array([readable(chunk, field.type) for chunk in column.chunks], field.type)
+        pa.chunked_array(
+            [cast_for_duckdb(chunk, field.type) for chunk in column.chunks], field.type
+        )
         for column, field in zip(table.columns, schema, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=schema)

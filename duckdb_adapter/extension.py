@@ -16,7 +16,7 @@ from duckdb_adapter.capi import Api
 from duckdb_adapter.errors import UnsupportedDuckDB
 from duckdb_adapter.functions import FUNCTIONS
 from duckdb_adapter.lakes import Lake, place_of
-from duckdb_adapter.queries.trees import parse_soon
+from duckdb_adapter.queries.parsing import parse_soon
 from duckdb_adapter.registration import WHICH, Registration, wanting_names
 from duckdb_adapter.replacement_scan import ReplacementScan, SubstituteQuery
 from duckdb_adapter.storage import GivenStorage, Storage

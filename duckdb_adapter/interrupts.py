@@ -40,7 +40,7 @@ def raise_again(error: KeyboardInterrupt) -> None:
     threading.Thread(target=_deliver, args=(error, _place_of_main()), daemon=True).start()
 
 
-def passed_on(function: Callable[_P, _R]) -> Callable[_P, _R]:
+def reraise_interrupts(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Have an interrupt of a function, which is so decorated, raised again."""
 
     @wraps(function)

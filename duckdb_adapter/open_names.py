@@ -94,7 +94,7 @@ def open_tables(
 
 def _chosen(url: str, ref: Mapping[str, Any]) -> tuple[str, Ref]:
     """Return the URL of the table that is named, and its version."""
-    candidates = parse_name(url) or [TableName(url, None, is_plain=False)]
+    candidates = parse_name(url) or [TableName(url, None, lacks_suffix=False)]
     given = {key: value for key, value in ref.items() if value is not None}
     chosen = next((one for one in candidates if one.may_be_table()), candidates[-1])
     if given and chosen.ref is not None:
@@ -139,14 +139,14 @@ def _find(candidate: TableName, storage: Storage) -> NamedTable | None:
         place = _placed(candidate.url, _ref_or_newest(candidate), storage)
         table = place.open(storage.use_index)
     except NotALanceTable as error:
-        if candidate.is_local or candidate.is_plain:
+        if candidate.is_local or candidate.lacks_suffix:
             return None
         # DuckDB would say of a URL that an extension is missing that reads it.
         raise NotALanceTable(f"there is no Lance table of this name: {error}") from None
     except Exception as error:
         # Behind other names than `….lance` there may be anything, or nothing at all, and DuckDB may
         # reach it where we cannot. Filesystems raise errors of libraries of their own.
-        if candidate.is_plain and not candidate.is_local:
+        if candidate.lacks_suffix and not candidate.is_local:
             url, reason = mask_secrets(candidate.url), mask_secrets(str(error))
             _log.debug("%s is not read as a Lance table: %s: %s", url, type(error).__name__, reason)
             return None

@@ -44,12 +44,12 @@ class TableName:
     Attributes:
         url: The directory of the table.
         ref: The version, as it was written; None for the newest one.
-        is_plain: Whether nothing but a look at the directory tells that it is a table.
+        lacks_suffix: Whether nothing but a look at the directory tells that it is a table.
     """
 
     url: str
     ref: str | None
-    is_plain: bool
+    lacks_suffix: bool
 
     @property
     def is_local(self) -> bool:
@@ -60,7 +60,7 @@ class TableName:
         """Whether it is worth to open the table: a look at the disk where that costs little."""
         if self.is_local:
             return os.path.isdir(os.path.join(os.path.expanduser(self.url), "_versions"))
-        return not (self.is_plain and _OTHERS.search(self.url))
+        return not (self.lacks_suffix and _OTHERS.search(self.url))
 
     def version(self) -> Ref:
         """Return the version that is meant.
@@ -84,12 +84,12 @@ def parse_name(name: str) -> list[TableName]:
         return [] if view is None else [view]
     versioned = _AFTER_SUFFIX.fullmatch(name)
     if versioned:
-        return [TableName(versioned[1], versioned[2], is_plain=False)]
+        return [TableName(versioned[1], versioned[2], lacks_suffix=False)]
     url = name.rstrip("/") or name
-    found = [TableName(url, None, is_plain=not _has_suffix(url))]
+    found = [TableName(url, None, lacks_suffix=not _has_suffix(url))]
     head, at, ref = name.rpartition("@")
     if at and head and not _has_suffix(url) and _is_ref(ref):
-        found.insert(0, TableName(head.rstrip("/"), ref, is_plain=True))
+        found.insert(0, TableName(head.rstrip("/"), ref, lacks_suffix=True))
     return found
 
 
@@ -136,14 +136,14 @@ def _parse_view(name: str) -> TableName | None:
     match = _VIEW.fullmatch(inner)
     if match is None:
         if chain:
-            return TableName(target.rstrip("/"), None, is_plain=False) if not inner else None
+            return TableName(target.rstrip("/"), None, lacks_suffix=False) if not inner else None
         versioned = parse_name(inner) if inner else []
         return versioned[0] if versioned else None
     table = target if chain else match["table"]
     if not table or bool(chain) == (match["table"] is not None):
         return None
     ref = make_ref(tag=match["tag"], branch=match["branch"], version=match["version"])
-    return TableName(table.rstrip("/"), str(ref), is_plain=False)
+    return TableName(table.rstrip("/"), str(ref), lacks_suffix=False)
 
 
 def _has_suffix(url: str) -> bool:

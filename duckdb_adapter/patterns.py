@@ -47,7 +47,7 @@ def expand(name: str, storage: Storage, is_claimed: bool) -> list[str] | None:
     candidates = [
         one
         for one in parse_name(name)
-        if is_claimed or not one.is_plain or one.url.endswith(_SUFFIX)
+        if is_claimed or not one.lacks_suffix or one.url.endswith(_SUFFIX)
     ]
     pattern = next((one for one in candidates if _has_signs(one)), None)
     if pattern is None or _is_table(name, pattern, storage):

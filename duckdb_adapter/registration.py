@@ -36,6 +36,7 @@ from duckdb_adapter.functions import Function
 from duckdb_adapter.interrupts import catch_early, raise_again
 from duckdb_adapter.replacement_scan import SubstituteQuery
 from duckdb_adapter.storage import GivenStorage, Storage
+from lancefs.version import __version__
 
 _log = logging.getLogger("duckdb_adapter")
 
@@ -146,7 +147,7 @@ class Registration:
         self._api = api
         self._databases = itertools.count(1)
         # DuckDB calls these until the process ends. It reads the name after the callback returned.
-        self._name = _NAME.encode()
+        self._name, self._version = _NAME.encode(), __version__.encode()
         self._describe = capi.Describe(self._on_describe)
         self._entry = capi.Entry(self._on_open)
         self._scan = capi.Callback(self._on_name)
@@ -175,7 +176,7 @@ class Registration:
             return 1
         descriptor.version = capi.DESCRIPTOR_VERSION
         descriptor.name = self._name
-        descriptor.extension_version = b"0.1.0"
+        descriptor.extension_version = self._version
         descriptor.api_version = b"v2.0.0"
         descriptor.entry_capi_v2 = ctypes.cast(self._entry, ctypes.c_void_p)
         return 0

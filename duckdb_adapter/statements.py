@@ -65,7 +65,9 @@ def created_table(statement: Any) -> str | None:
     if len(target) != 1 or re.search(r"\bVIEW\b", statement.query.partition(target[0])[0], re.I):
         return None
     candidates = parse_name(target[0])
-    is_lance = any(not one.is_plain or (one.is_local and one.may_be_table()) for one in candidates)
+    is_lance = any(
+        not one.lacks_suffix or (one.is_local and one.may_be_table()) for one in candidates
+    )
     return target[0] if is_lance else None
 
 

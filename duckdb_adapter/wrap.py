@@ -26,7 +26,7 @@ from duckdb_adapter.functions import BY_NAME, FUNCTIONS
 from duckdb_adapter.lakes import Lake
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.pinned_versions import PinnedVersions
-from duckdb_adapter.queries.trees import parse_soon
+from duckdb_adapter.queries.parsing import parse_soon
 from duckdb_adapter.scopes import Scope, unknown_names
 from duckdb_adapter.secrets import SecretStorage
 from duckdb_adapter.statements import (

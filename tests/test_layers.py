@@ -58,7 +58,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # It makes no pages: whoever serves hands them in.
     "serve": _READING | {"views", "filesystem"},
     "spark": _READING | {"views", "filesystem", "lancefs"},
-    "duckdb_adapter": _READING,
+    "duckdb_adapter": _READING | {"version"},
     "cli": _READING
     | {"showing", "views", "filesystem", "lancefs", "serve", "spark", "duckdb_adapter", "version"},
 }

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from duckdb_adapter.queries.column_uses import members_named, path_from_column, sole_argument
+from duckdb_adapter.queries.function_names import OF_VALUES
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.queries.trees import OF_VALUES, calls_only, expressions_in, function_of
+from duckdb_adapter.queries.trees import calls_only, expressions_in, function_of
 
 # A statement without any of these is not parsed.
 _MAY_ASK = re.compile(r"\b(min|max)\b", re.IGNORECASE)

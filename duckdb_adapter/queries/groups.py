@@ -15,13 +15,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.queries.trees import (
-    aggregates,
-    column_of,
-    expressions_in,
-    number_of,
-    terms_of,
-)
+from duckdb_adapter.queries.trees import aggregates, column_of, expressions_in, number_of, terms_of
 
 # A statement without any of these is not parsed.
 _MAY_GROUP = re.compile(r"\bgroup\s+by\b|\bwhere\b", re.IGNORECASE)

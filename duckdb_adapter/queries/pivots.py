@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from duckdb_adapter.queries.function_names import AGGREGATES, OF_VALUES
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.trees import (
-    AGGREGATES,
-    OF_VALUES,
     calls_only,
     classes_in,
     column_of,

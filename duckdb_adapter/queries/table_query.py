@@ -10,9 +10,10 @@ import pyarrow as pa
 from duckdb_adapter.lake_names import LakeTable
 from duckdb_adapter.queries.column_uses import ColumnUses, uses_of
 from duckdb_adapter.queries.nested import statement_in
+from duckdb_adapter.queries.parsing import parse
 from duckdb_adapter.queries.scan_calls import SCAN, ScanCall
 from duckdb_adapter.queries.table_reads import TableRead, only_read
-from duckdb_adapter.queries.trees import classes_in, is_plain_table, is_table, parse
+from duckdb_adapter.queries.trees import classes_in, is_table, is_unmodified_table
 from lancefs.datafile.fields import BLOB_V1_DESCRIPTOR, BLOB_V2_DESCRIPTOR
 from lancefs.forks import cached_property
 
@@ -56,7 +57,7 @@ class TableQuery:
             return self._call.is_made_by(node)
         if self._lake is None:
             return is_table(node, self.name)
-        return is_plain_table(node) and self._lake.is_read_by(node)
+        return is_unmodified_table(node) and self._lake.is_read_by(node)
 
     @cached_property
     def statement_root(self) -> Mapping[str, Any] | None:

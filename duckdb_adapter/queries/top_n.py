@@ -16,12 +16,7 @@ from typing import Any
 
 from duckdb_adapter.queries.row_tests import RowTests, tests_of
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.queries.trees import (
-    classes_in,
-    column_of,
-    number_of,
-    shows_rows,
-)
+from duckdb_adapter.queries.trees import classes_in, column_of, number_of, shows_rows
 
 # Directions of ORDER BY: whether they are descending. A setting decides where none is given.
 _DESCENDING = {"ASCENDING": False, "DESCENDING": True, "ORDER_DEFAULT": None}

@@ -1,29 +1,17 @@
-"""The syntax tree of a query, as DuckDB itself parses it: `json_serialize_sql`.
+"""What nodes of the syntax tree of a query say; `parsing` has the tree.
 
-A database of our own in memory does it, since that of the user is in the middle of the query.
+An expression has a `class`, such as COLUMN_REF or FUNCTION; other nodes have a `type` only.
 """
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from duckdb_adapter.own_databases import OwnDatabase
-from duckdb_adapter.queries.query_texts import query_in
-
-if TYPE_CHECKING:
-    import duckdb
-
-# Longer queries are not parsed a second time. They are written by programs, with long lists.
-MAX_TEXT = 10_000
+from duckdb_adapter.queries.function_names import MAKING_ONE_VALUE
 
 # Parts of a SELECT that make groups of rows, or leave rows out.
 _OF_GROUPS = ("group_expressions", "group_sets", "having", "sample", "qualify")
-_IN_ORDER = re.compile(r"\b(group|order)\s+by\b", re.IGNORECASE)
-_LIMIT = re.compile(r"\blimit\b", re.IGNORECASE)
 
 # Comparisons by which numbers are at most as great as another one, and how much less; those that
 # say the same with the sides the other way round.
@@ -34,108 +22,14 @@ _MIRRORED = {
     "COMPARE_GREATERTHAN": "COMPARE_LESSTHAN",
 }
 
-# Functions that make one value of those of all rows, or of a group, whatever order these are in.
-AGGREGATES = {
-    *("count", "count_star", "count_if", "countif", "sum", "avg", "mean", "min", "max", "median"),
-    *("histogram", "approx_count_distinct", "quantile", "quantile_cont", "quantile_disc", "mad"),
-    *("stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop", "skewness"),
-    *("kurtosis", "entropy", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor"),
-}
-# Functions that collect values in the order of rows; with DISTINCT, in no order of them.
-COLLECTING = {"list", "array_agg", "string_agg", "group_concat", "listagg"}
-_OF_MANY = AGGREGATES | COLLECTING
-# Functions of single values, which may stand beside these.
-OF_VALUES = {
-    *("lower", "upper", "length", "len", "strlen", "trim", "ltrim", "rtrim", "reverse", "concat"),
-    *("concat_ws", "substring", "substr", "left", "right", "lpad", "rpad", "replace", "split_part"),
-    *("regexp_extract", "regexp_matches", "regexp_replace", "contains", "prefix", "suffix"),
-    *("starts_with", "ends_with", "position", "strpos", "instr", "format", "printf"),
-    *("abs", "sign", "round", "floor", "ceil", "ceiling", "trunc", "mod", "sqrt", "ln", "log"),
-    *("log2", "log10", "exp", "pow", "power", "if", "ifnull", "nullif", "greatest", "least"),
-    *("year", "quarter", "month", "week", "day", "dayofweek", "isodow", "dayofmonth", "dayofyear"),
-    *("dayname", "monthname", "last_day", "date_trunc", "datetrunc", "date_part", "datepart"),
-    *("strftime", "age", "date_diff", "datediff", "epoch", "epoch_ms", "hour", "minute", "second"),
-}
-# What a statement has that needs all rows before it returns one, mostly; and what may need few.
-_ALL_ROWS = re.compile(
-    rf"\b(group\s+by|order\s+by|distinct|{'|'.join(sorted(AGGREGATES))})\b"
-    r"|\A\s*(create|insert|copy)\b",
-    re.IGNORECASE,
-)
-_FEW_ROWS = re.compile(r"\b(limit|exists|sample)\b", re.IGNORECASE)
-
-
-def _open_database() -> duckdb.DuckDBPyConnection:
-    import duckdb
-
-    return duckdb.connect(config={"threads": 1})
-
-
-_database = OwnDatabase(_open_database)
-
-
-def parse_soon() -> None:
-    """Get ready to parse, while others go on: a statement is likely to come soon."""
-    _database.open_ahead()
-
-
-@lru_cache(maxsize=16)
-def parse(text: str) -> dict[str, Any] | None:
-    """Parse the query of a statement.
-
-    Args:
-        text: One statement in SQL; see `query_in`.
-
-    Returns:
-        The root node: one that selects rows, or joins such nodes. None where the text is no single
-        SELECT, has none, is long, or is not understood.
-    """
-    import duckdb
-
-    if len(text) > MAX_TEXT:
-        return None
-    try:
-        with _database.cursor() as cursor:
-            answer = cursor.execute("SELECT json_serialize_sql(?)", [query_in(text)]).fetchone()
-    except duckdb.Error:  # the user's database says what is wrong with the query
-        return None
-    found = json.loads(answer[0]) if answer else {}
-    statements = found.get("statements", [])
-    if found.get("error") is not False or len(statements) != 1:
-        return None
-    node: dict[str, Any] = statements[0]["node"]
-    return node
-
-
-def needs_all_rows(text: str) -> bool:
-    """Guess whether a statement needs all rows of its tables before it returns one.
-
-    A wrong guess costs time: it decides how long the first batches are.
-
-    Args:
-        text: The whole statement; empty where it is not known.
-    """
-    text = _without_last_limit(text)
-    return _ALL_ROWS.search(text) is not None and _FEW_ROWS.search(text) is None
-
-
-def _without_last_limit(text: str) -> str:
-    """Return a statement without the LIMIT that ends it, if that takes groups or rows in order.
-
-    The first of these are known when all rows are.
-    """
-    end = max((found.start() for found in _LIMIT.finditer(text)), default=len(text))
-    is_last = ")" not in text[end:]
-    return text[:end] if is_last and _IN_ORDER.search(text, 0, end) else text
-
 
 def is_table(node: Any, name: str) -> bool:
     """Whether a node is the table, with its own names, and without a version or sample."""
     is_qualified = node.get("schema_name") or node.get("catalog_name")
-    return is_plain_table(node) and not is_qualified and bool(node["table_name"] == name)
+    return is_unmodified_table(node) and not is_qualified and bool(node["table_name"] == name)
 
 
-def is_plain_table(node: Any) -> bool:
+def is_unmodified_table(node: Any) -> bool:
     """Whether a node is any table or view, as `is_table` says."""
     others = ("at_clause", "column_name_alias", "sample")
     return node["type"] == "BASE_TABLE" and not any(node.get(key) for key in others)
@@ -152,7 +46,7 @@ def aggregates(node: Mapping[str, Any]) -> bool:
     if node["group_expressions"] or node["aggregate_handling"] == "FORCE_AGGREGATES":
         return True
     calls = (each for each in expressions_in(node["select_list"]) if each["class"] == "FUNCTION")
-    return any(call["function_name"].lower() in _OF_MANY for call in calls)
+    return any(call["function_name"].lower() in MAKING_ONE_VALUE for call in calls)
 
 
 def calls_only(node: Any, functions: Collection[str]) -> bool:

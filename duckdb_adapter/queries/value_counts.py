@@ -16,16 +16,10 @@ from typing import Any
 import pyarrow as pa
 
 from duckdb_adapter.queries.column_uses import members_named
+from duckdb_adapter.queries.function_names import AGGREGATES, COLLECTING, OF_VALUES
 from duckdb_adapter.queries.pivots import pivoted_columns
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.queries.trees import (
-    AGGREGATES,
-    COLLECTING,
-    OF_VALUES,
-    aggregates,
-    expressions_in,
-    function_of,
-)
+from duckdb_adapter.queries.trees import aggregates, expressions_in, function_of
 
 # A statement without any of these is not parsed.
 _MAY_GROUP = re.compile(rf"\bgroup\s+by\b|\bdistinct\b|\b({'|'.join(AGGREGATES)})\b", re.IGNORECASE)

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.interrupts import passed_on
+from duckdb_adapter.interrupts import reraise_interrupts
 from duckdb_adapter.planned_scans import note_scan
 from duckdb_adapter.sources.rows import RowSource
 from lancefs.arrow_dataset import pads
@@ -30,12 +30,12 @@ class ArrowDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
         self._rows = rows
 
     @property
-    @passed_on
+    @reraise_interrupts
     def schema(self) -> pa.Schema:
         """The columns, the counting one first."""
         return self._rows.schema
 
-    @passed_on
+    @reraise_interrupts
     def scanner(
         self, columns: Sequence[str] | None = None, filter: pc.Expression | None = None, **_: Any
     ) -> _Scanner:
@@ -52,7 +52,7 @@ class _Scanner:
         self._arguments = rows, columns, filter
 
     @property
-    @passed_on
+    @reraise_interrupts
     def projected_schema(self) -> pa.Schema:
         rows, columns, _ = self._arguments
         return pa.schema([rows.schema.field(name) for name in columns or rows.schema.names])
@@ -89,7 +89,11 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
     from duckdb._sources.nodes import Untranslatable
     from duckdb._sources.pyarrow import PyArrowTableSource
 
-    from duckdb_adapter.sources.predicates import is_selective, predicate_columns, translated
+    from duckdb_adapter.sources.predicates import (
+        is_selective,
+        predicate_columns,
+        to_arrow_expression,
+    )
 
     class LanceSource(ArrowScanSource):
         """Rows as a source of DuckDB's Arrow scan."""
@@ -112,17 +116,17 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
         def __arrow_c_stream__(self, *_: object) -> object:
             return self._rows.read(None).__arrow_c_stream__()
 
-        @passed_on
+        @reraise_interrupts
         def __arrow_c_schema__(self) -> object:
             self._on_bind()
             return self._rows.schema.__arrow_c_schema__()
 
-        @passed_on
+        @reraise_interrupts
         def rows(self) -> int | None:
             self._on_bind()
             return self._rows.known_count()
 
-        @passed_on
+        @reraise_interrupts
         def accepts(self, predicate: Any) -> bool:
             try:
                 filter = self._filter(predicate)
@@ -130,7 +134,7 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
                 return False
             # DuckDB takes what it tests itself for a fifth of the rows, and would put joins in an
             # order that is good for so few.
-            kinds = [self._rows.plain_field(name).type for name in predicate_columns(predicate)]
+            kinds = [self._rows.filter_field(name).type for name in predicate_columns(predicate)]
             is_wide = not is_selective(predicate, kinds)
             is_left = is_wide and self._rows.keeps_most(filter) and self._is_alone()
             if self._planned is not None:
@@ -151,8 +155,8 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
             columns = predicate_columns(predicate)
             if not all(self._rows.can_filter(column) for column in columns):
                 raise Untranslatable(predicate)
-            fields = [self._rows.plain_field(column) for column in columns]
-            self._filters[predicate] = found = translated(predicate, pa.schema(fields))
+            fields = [self._rows.filter_field(column) for column in columns]
+            self._filters[predicate] = found = to_arrow_expression(predicate, pa.schema(fields))
             return found
 
     class TableSource(PyArrowTableSource):

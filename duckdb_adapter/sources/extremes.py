@@ -92,7 +92,7 @@ def extreme_rows(
 def _type_of(rows: Rows, path: str) -> pa.DataType:
     """Return the type of a column as filters see it, or of a member of a struct."""
     column, _, member = path.partition(".")
-    kind = rows.plain_field(column).type
+    kind = rows.filter_field(column).type
     return kind.field(member).type if member else kind
 
 

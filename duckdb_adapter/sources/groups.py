@@ -90,9 +90,9 @@ class GroupedRows(RowSource):
         """Whether filters may speak of a column: not of the numbers."""
         return column != GROUP and self.rows.can_filter(column)
 
-    def plain_field(self, column: str) -> pa.Field:
+    def filter_field(self, column: str) -> pa.Field:
         """Return a column as filters see it: not encoded."""
-        return self.rows.plain_field(column)
+        return self.rows.filter_field(column)
 
     def known_count(self) -> int | None:
         """Return the number of rows, where the manifest tells it."""

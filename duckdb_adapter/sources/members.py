@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.duckdb_types import readable_field
+from duckdb_adapter.duckdb_types import field_for_duckdb
 from duckdb_adapter.queries.members import UsedColumns
 from duckdb_adapter.sources.row_counts import RowCount, table_of_rows
 from duckdb_adapter.sources.rows import DuckDBColumns, Rows
@@ -71,17 +71,17 @@ class MemberRows(Rows):
     def _described(self) -> DuckDBColumns:
         whole = super()._described()
         fields = [
-            readable_field(self._fields[one.name]) if one.name in self._fields else one
+            field_for_duckdb(self._fields[one.name]) if one.name in self._fields else one
             for one in whole.schema
         ]
         encoded = whole.encoded - self._used.tested
         return DuckDBColumns(pa.schema(fields), encoded, whole.changed)
 
-    def plain_field(self, column: str) -> pa.Field:
+    def filter_field(self, column: str) -> pa.Field:
         """Return a column as filters see it, which may name members by their places: whole."""
         if column in self._fields:
-            return readable_field(self.dataset.schema.field(column))
-        return super().plain_field(column)
+            return field_for_duckdb(self.dataset.schema.field(column))
+        return super().filter_field(column)
 
     def _read_and_filter(
         self, names: Sequence[str], needed: Sequence[str], filter: pc.Expression

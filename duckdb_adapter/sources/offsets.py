@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckdb_adapter.pinned_versions import NameUse
-from duckdb_adapter.sources.rows import COUNT_COLUMN, LONG_ROWS, Rows, fitted
+from duckdb_adapter.sources.rows import COUNT_COLUMN, LONG_ROWS, Rows, conform_to_schema
 from lancefs.lance_dataset import LanceDataset
 
 # Fewer rows are read with the others.
@@ -43,7 +43,7 @@ class OffsetRows(Rows):
         if not (is_once and is_plain) or skipped < _MIN_ROWS:
             return super().batches(names, terms)
         read = self._scanned(wanted, offset=skipped)
-        return chain(_without_values(schema, skipped), fitted(read, schema))
+        return chain(_without_values(schema, skipped), conform_to_schema(read, schema))
 
 
 def _without_values(schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:

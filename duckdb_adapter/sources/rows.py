@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckdb_adapter.duckdb_ranges import check_range, is_limited
-from duckdb_adapter.duckdb_types import readable, readable_field
+from duckdb_adapter.duckdb_types import cast_for_duckdb, field_for_duckdb
 from duckdb_adapter.endings import streams
-from duckdb_adapter.interrupts import passed_on, raise_again
+from duckdb_adapter.interrupts import raise_again, reraise_interrupts
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.sources.replacement import READER, NameOf, Replacement
 from duckdb_adapter.stream_errors import without_traceback
@@ -103,7 +103,7 @@ class RowSource(Replacement):
         """Whether filters may speak of a column: not where its type changes on the way."""
 
     @abstractmethod
-    def plain_field(self, column: str) -> pa.Field:
+    def filter_field(self, column: str) -> pa.Field:
         """Return a column as filters see it: not encoded, decimals in 128 bits."""
 
     @abstractmethod
@@ -132,7 +132,7 @@ class RowSource(Replacement):
     def for_scan(self, needs_all: bool) -> RowSource:
         """Return the rows as DuckDB 2.0 scans them: decimals in 64 bits where it keeps them so.
 
-        Filters may speak of these columns only as DuckDB 2.0 gives them, see `plain_field`: a
+        Filters may speak of these columns only as DuckDB 2.0 gives them, see `filter_field`: a
         pyarrow dataset that has such columns gets no filters on them.
 
         Args:
@@ -140,7 +140,7 @@ class RowSource(Replacement):
                 no reason to begin with short batches.
         """
 
-    @passed_on
+    @reraise_interrupts
     def read(
         self, columns: Sequence[str] | None, terms: Sequence[pc.Expression] = ()
     ) -> pa.RecordBatchReader:
@@ -154,10 +154,10 @@ class RowSource(Replacement):
         schema = pa.schema([self.schema.field(name) for name in names])
         return _stream(schema, self.batches(names, terms))
 
-    def plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows as filters see them; see `plain_field`."""
+    def for_filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows as filters see them; see `filter_field`."""
         arrays = [
-            plain_array(array, self.plain_field(name).type)
+            as_filter_type(array, self.filter_field(name).type)
             for name, array in zip(batch.schema.names, batch.columns, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
@@ -194,6 +194,10 @@ _LOCK = Lock()
 
 class Rows(RowSource):
     """Reads a table with the counting column before its own.
+
+    A subclass that reads other rows overrides `batches`. One that shows other columns overrides
+    `_described`, which tells the columns; `_scanned` and `_growing`, which read some of them with a
+    filter, and all rows without one; and `_read_and_filter`.
 
     Args:
         dataset: The table.
@@ -238,7 +242,9 @@ class Rows(RowSource):
             return known
         encoded = self._encoded_columns()
         plain = [
-            field.with_type(ENCODED.value_type) if field.name in encoded else readable_field(field)
+            field.with_type(ENCODED.value_type)
+            if field.name in encoded
+            else field_for_duckdb(field)
             for field in shown
         ]
         columns = [field.with_type(ENCODED) if field.name in encoded else field for field in plain]
@@ -284,7 +290,7 @@ class Rows(RowSource):
         """Whether filters may speak of a column: not where its type changes on the way."""
         return column not in self._columns.changed
 
-    def plain_field(self, column: str) -> pa.Field:
+    def filter_field(self, column: str) -> pa.Field:
         """Return a column as filters see it: not encoded, decimals in 128 bits."""
         field = self.schema.field(column)
         if column in self._columns.decimal64:
@@ -325,14 +331,14 @@ class Rows(RowSource):
         else:
             size = self._long_size() if self._needs_all else None
             batches = self._scanned(wanted, filter=filter, batch_size=size)
-        return fitted(batches, schema)
+        return conform_to_schema(batches, schema)
 
     def _read_and_filter(
         self, names: Sequence[str], needed: Sequence[str], filter: pc.Expression
     ) -> Iterator[pa.RecordBatch]:
         """Read with a filter that speaks of columns as DuckDB knows them, not as they are."""
         for batch in self.batches(list(dict.fromkeys([*names, *needed])), ()):
-            yield batch.filter(matching(filter, self.plain(batch))).select(names)
+            yield batch.filter(matching(filter, self.for_filter(batch))).select(names)
 
     def _without_columns(self) -> Iterator[pa.RecordBatch]:
         rows = self.dataset.count_rows()
@@ -380,12 +386,12 @@ def has_lengths(kind: pa.DataType) -> bool:
     return any(is_kind(kind) for is_kind in _TEXTS)
 
 
-def plain_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
+def as_filter_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return a column as filters see it.
 
     Args:
         array: The column as DuckDB gets it.
-        kind: The type of `RowSource.plain_field`.
+        kind: The type of `RowSource.filter_field`.
     """
     if array.type == kind:
         return array
@@ -415,7 +421,9 @@ def _stream(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBa
     return without_traceback(pa.RecordBatchReader.from_batches(schema, reader))
 
 
-def fitted(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def conform_to_schema(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
     """Add the counting column where it is wanted, and convert what DuckDB does not read.
 
     Args:
@@ -436,5 +444,7 @@ def fitted(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.
             arrays.insert(position, pa.nulls(batch.num_rows))
         for index in limited:
             check_range(arrays[index], schema.names[index])
-        arrays = [readable(array, kind) for array, kind in zip(arrays, schema.types, strict=True)]
+        arrays = [
+            cast_for_duckdb(array, kind) for array, kind in zip(arrays, schema.types, strict=True)
+        ]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)

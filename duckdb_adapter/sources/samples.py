@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckdb_adapter.pinned_versions import NameUse
-from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows, fitted
+from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows, conform_to_schema
 from lancefs.lance_dataset import LanceDataset
 
 # Of more rows, or a greater part of all, most pages have some. A store is asked for each row.
@@ -43,4 +43,4 @@ class SampledRows(Rows):
             return super().batches(names, terms)
         positions = sorted(random.sample(range(rows), self._count))
         schema = pa.schema([self.schema.field(name) for name in names])
-        return fitted(iter(self._scanner(wanted).take(positions).to_batches()), schema)
+        return conform_to_schema(iter(self._scanner(wanted).take(positions).to_batches()), schema)

@@ -21,7 +21,7 @@ from duckdb_adapter.sources.partition_rows import (
     makes_partitions,
 )
 from duckdb_adapter.sources.row_tests import tests_in
-from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows, fitted
+from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows, conform_to_schema
 from duckdb_adapter.sources.top_n_rows import KeyedRows, TopNAccumulator, find_first, is_ordered
 from lancefs.datafile.arrays import is_text
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
@@ -136,13 +136,13 @@ class TopNRows(Rows):
         terms = [*terms, *self._wanted.tests.unpushed]
         schema = pa.schema([self.schema.field(name) for name in names])
         wanted = [name for name in names if name != COUNT_COLUMN]
-        return fitted(self._first(wanted, terms), schema)
+        return conform_to_schema(self._first(wanted, terms), schema)
 
     def _leading(self, orders: Sequence[SortKey], compares_bytes: bool) -> tuple[SortKey, ...]:
         """Return the columns before the first whose values DuckDB may put in another order."""
         leading = list[SortKey]()
         for order in orders:
-            kind = self.plain_field(order.column).type
+            kind = self.filter_field(order.column).type
             if not is_ordered(kind) or (is_text(kind) and not compares_bytes):
                 break
             leading.append(order)
@@ -158,14 +158,14 @@ class TopNRows(Rows):
         wanted = self._wanted
         if not wanted.orders or (self.known_count() or 0) < _MIN_ROWS:
             return False
-        kinds = {name: self.plain_field(name).type for name in wanted.columns}
+        kinds = {name: self.filter_field(name).type for name in wanted.columns}
         first = kinds[wanted.orders[0].column]
         if wanted.partitions and not (
             has_numbers(first) and all(makes_partitions(kinds[one]) for one in wanted.partitions)
         ):
             return False
         parts = [part.column for part in wanted.tests.parts]
-        kinds_of_parts = [self.plain_field(part).type for part in parts]
+        kinds_of_parts = [self.filter_field(part).type for part in parts]
         if parts and not (self._compares_bytes and all(map(is_text, kinds_of_parts))):
             return False
         times = [time.column for time in wanted.tests.times]
@@ -301,7 +301,7 @@ class TopNRows(Rows):
     @property
     def _first_type(self) -> pa.DataType:
         """The type of the column that orders rows first."""
-        return self.plain_field(self._wanted.orders[0].column).type
+        return self.filter_field(self._wanted.orders[0].column).type
 
     def _places(self) -> list[int]:
         """Return where rows are probed: at the beginning, at the end, and between."""

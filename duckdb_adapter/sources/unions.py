@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows, RowSource, plain_array
+from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows, RowSource, as_filter_type
 from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.datafile.decimals import decimal64_array
 from lancefs.datafile.logical_types import decimal64_type
@@ -149,7 +149,7 @@ class _UnionRows(RowSource):
             if (own := member.columns.get(column)) is not None
         )
 
-    def plain_field(self, column: str) -> pa.Field:
+    def filter_field(self, column: str) -> pa.Field:
         """Return a column as filters see it: not encoded."""
         return self._fields[column]
 
@@ -220,7 +220,7 @@ class _UnionRows(RowSource):
         for batch in member.rows.batches(own or [COUNT_COLUMN], handed_on):
             found = self._completed(member, batch, list(needed))
             for term in rest:
-                found = found.filter(matching(term, self.plain(found)))
+                found = found.filter(matching(term, self.for_filter(found)))
             yield found.select(list(names))
 
     def _is_as_it_is(self, member: _Member, column: str) -> bool:
@@ -228,13 +228,13 @@ class _UnionRows(RowSource):
         return (
             member.columns.get(column) == column
             and member.rows.can_filter(column)
-            and bool(member.rows.plain_field(column).type == self._fields[column].type)
+            and bool(member.rows.filter_field(column).type == self._fields[column].type)
         )
 
     def _is_true(self, member: _Member, term: pc.Expression, columns: Sequence[str]) -> bool:
         """Whether a term is true that speaks only of what is the same in all rows of a table."""
         row = self._completed(member, pa.record_batch({COUNT_COLUMN: pa.nulls(1)}), columns)
-        return bool(matching(term, self.plain(row))[0].as_py())
+        return bool(matching(term, self.for_filter(row))[0].as_py())
 
     def _completed(
         self, member: _Member, batch: pa.RecordBatch, names: Sequence[str]
@@ -259,7 +259,7 @@ class _UnionRows(RowSource):
         array = batch.column(own)
         if array.type == kind:
             return array
-        array, plain = plain_array(array, member.rows.plain_field(own).type), self._fields[name]
+        array, plain = as_filter_type(array, member.rows.filter_field(own).type), self._fields[name]
         if array.type != plain.type and pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
         try:
@@ -272,7 +272,7 @@ class _UnionRows(RowSource):
 def _fields(rows: Rows) -> dict[str, pa.Field]:
     """Return the columns of a table, not encoded."""
     names = [name for name in rows.schema.names if name != COUNT_COLUMN]
-    return {name: rows.plain_field(name) for name in names}
+    return {name: rows.filter_field(name) for name in names}
 
 
 def _merged(tables: Sequence[tuple[str, Mapping[str, pa.Field]]]) -> dict[str, pa.Field]:

@@ -72,6 +72,6 @@ class FilteredRows(MemberRows):
         return bool(passed <= _MAX_PASSED * probed.num_rows)
 
     def _is_known(self, column: str) -> bool:
-        kind = self.plain_field(column).type
+        kind = self.filter_field(column).type
         is_one = is_text(kind) or pa.types.is_boolean(kind) or are_nanoseconds(kind)
         return self.can_filter(column) and is_one

@@ -105,7 +105,7 @@ def test_decimals_of_up_to_18_digits_come_in_64_bits(table: str) -> None:
             is_narrow = pa.types.is_decimal64(field.type)
             assert is_narrow is (0 < digits <= 18)
             assert not is_narrow or field.type == pa.decimal64(digits, scale)
-            assert narrow.plain_field(field.name).type == rows.schema.field(field.name).type
+            assert narrow.filter_field(field.name).type == rows.schema.field(field.name).type
         found.validate(full=True)
 
 

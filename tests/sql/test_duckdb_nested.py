@@ -8,7 +8,7 @@ import pytest
 from roads import needs_install
 
 from duckdb_adapter.queries.nested import count_captured, statement_in
-from duckdb_adapter.queries.trees import parse
+from duckdb_adapter.queries.parsing import parse
 
 SOURCE = "v AS (SELECT * FROM __duckdb_source_1)"
 NUMBER = "row_number() OVER (PARTITION BY a ORDER BY b)"

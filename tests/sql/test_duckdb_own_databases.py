@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from duckdb_adapter.own_databases import OwnDatabase
-from duckdb_adapter.queries import trees
+from duckdb_adapter.queries import parsing
 
 
 def test_a_database_is_opened_once_ahead_of_its_use() -> None:
@@ -64,17 +64,17 @@ def test_where_no_thread_starts_the_first_user_opens_it(monkeypatch: pytest.Monk
 FORKS = """
 import os, sys
 import duckdb_adapter
-from duckdb_adapter.queries import trees
+from duckdb_adapter.queries import parsing
 
 for _ in range(5):
     connection = duckdb_adapter.connect()
     child = os.fork()
     if child == 0:
-        found = trees.parse("SELECT 1")
+        found = parsing.parse("SELECT 1")
         os._exit(0 if found is not None and found["type"] == "SELECT_NODE" else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    trees._database._opened_ahead.clear()
-    trees._database._opened.clear()
+    parsing._database._opened_ahead.clear()
+    parsing._database._opened.clear()
 print("done")
 """
 
@@ -97,6 +97,6 @@ def test_a_process_may_end_at_once() -> None:
 
 
 def test_statements_are_parsed_where_nothing_was_opened_ahead() -> None:
-    node = trees.parse("SELECT a FROM t WHERE b = 3")
+    node = parsing.parse("SELECT a FROM t WHERE b = 3")
     assert node is not None
     assert node["type"] == "SELECT_NODE"

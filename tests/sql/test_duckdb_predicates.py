@@ -80,7 +80,9 @@ def test_conditions_are_translated_as_by_duckdb(
     schema = pa.schema([field])
     for condition in _conditions(name, values, parts):
         expected = to_arrow(condition, schema)
-        assert predicates.translated(condition, schema).equals(expected), condition.fragment()
+        assert predicates.to_arrow_expression(condition, schema).equals(expected), (
+            condition.fragment()
+        )
         known = predicates._known(condition, schema)
         assert known is not None
         assert known.equals(expected)
@@ -97,7 +99,7 @@ def test_members_are_translated_to_the_same_rows(
     from duckdb._sources.nodes import Col, In, Lit
     from duckdb._sources.to_arrow import to_arrow
 
-    from duckdb_adapter.sources.predicates import translated
+    from duckdb_adapter.sources.predicates import to_arrow_expression
 
     condition = In(Col(("c",)), [Lit(value, name) for value in values])
     is_zoned = pa.types.is_timestamp(kind) and kind.tz is not None  # DuckDB tells microseconds
@@ -107,9 +109,9 @@ def test_members_are_translated_to_the_same_rows(
     found = [
         rows.append_column("row", pa.array(range(len(rows)))).filter(expression)
         for expression in (
-            translated(condition, schema),
+            to_arrow_expression(condition, schema),
             to_arrow(condition, schema),
-            pc.invert(translated(condition, schema)),
+            pc.invert(to_arrow_expression(condition, schema)),
             pc.invert(to_arrow(condition, schema)),
         )
     ]
@@ -132,16 +134,18 @@ def test_times_between_two_units_are_compared_as_by_duckdb(
     from duckdb._sources.nodes import Binary, Col, In, Lit
     from duckdb._sources.to_arrow import to_arrow
 
-    from duckdb_adapter.sources.predicates import translated
+    from duckdb_adapter.sources.predicates import to_arrow_expression
 
     schema = pa.schema([pa.field("c", kind)])
     column, constant = Col(("c",)), Lit(between, name)
     for operator in ("=", "!=", "<", "<=", ">", ">="):
         condition = Binary(operator, column, constant)
-        assert translated(condition, schema).equals(to_arrow(condition, schema))
+        assert to_arrow_expression(condition, schema).equals(to_arrow(condition, schema))
     rows = pa.table({"c": pa.array([0, 1, None, 2], kind)})
     member = In(column, [constant])
-    assert rows.filter(translated(member, schema)).equals(rows.filter(to_arrow(member, schema)))
+    assert rows.filter(to_arrow_expression(member, schema)).equals(
+        rows.filter(to_arrow(member, schema))
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,23 +154,23 @@ def test_times_between_two_units_are_compared_as_by_duckdb(
 def test_constants_of_other_types_are_refused_as_by_duckdb(name: str, value: Any) -> None:
     from duckdb._sources.nodes import Binary, Col, Lit, Untranslatable
 
-    from duckdb_adapter.sources.predicates import translated
+    from duckdb_adapter.sources.predicates import to_arrow_expression
 
     schema = pa.schema([pa.field("c", pa.int64())])
     with pytest.raises(Untranslatable):
-        translated(Binary("=", Col(("c",)), Lit(value, name)), schema)
+        to_arrow_expression(Binary("=", Col(("c",)), Lit(value, name)), schema)
 
 
 def test_conditions_that_are_nested_too_deeply_are_left_to_duckdb() -> None:
     from duckdb._sources.nodes import Binary, Col, Lit, Untranslatable
 
-    from duckdb_adapter.sources.predicates import translated
+    from duckdb_adapter.sources.predicates import to_arrow_expression
 
     deep = one = Binary("=", Col(("c",)), Lit(1, "BIGINT"))
     for _ in range(10_000):
         deep = Binary("OR", deep, one)
     with pytest.raises(Untranslatable):
-        translated(deep, pa.schema([pa.field("c", pa.int64())]))
+        to_arrow_expression(deep, pa.schema([pa.field("c", pa.int64())]))
 
 
 def test_many_terms_of_several_columns_are_answered(table: Path) -> None:

@@ -10,8 +10,8 @@ import lance
 import pytest
 from roads import connect, needs_install, scanned, write_logs
 
+from duckdb_adapter.queries.parsing import parse
 from duckdb_adapter.queries.scan_calls import call_of
-from duckdb_adapter.queries.trees import parse
 
 pytestmark = pytest.mark.usefixtures("any_table_is_long")
 

@@ -11,8 +11,8 @@ import lance
 import pytest
 from roads import connect, needs_install, write_logs
 
+from duckdb_adapter.queries.parsing import parse
 from duckdb_adapter.queries.query_texts import query_in
-from duckdb_adapter.queries.trees import parse
 from duckdb_adapter.statements import begins_transaction, target_of, versioned_names
 
 ROWS = 3000

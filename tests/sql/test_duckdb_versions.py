@@ -16,7 +16,7 @@ from support import ORDERS
 
 from duckdb_adapter.bind_callback import parse_call
 from duckdb_adapter.pinned_versions import Transactions
-from duckdb_adapter.queries.trees import MAX_TEXT
+from duckdb_adapter.queries.parsing import MAX_TEXT
 
 
 @pytest.fixture

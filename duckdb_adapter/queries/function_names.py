@@ -1,0 +1,26 @@
+"""DuckDB's functions, by what it matters for whether less than all rows will do."""
+
+from __future__ import annotations
+
+# Functions that make one value of those of all rows, or of a group, whatever order these are in.
+AGGREGATES = {
+    *("count", "count_star", "count_if", "countif", "sum", "avg", "mean", "min", "max", "median"),
+    *("histogram", "approx_count_distinct", "quantile", "quantile_cont", "quantile_disc", "mad"),
+    *("stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop", "skewness"),
+    *("kurtosis", "entropy", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor"),
+}
+# Functions that collect values in the order of rows; with DISTINCT, in no order of them.
+COLLECTING = {"list", "array_agg", "string_agg", "group_concat", "listagg"}
+MAKING_ONE_VALUE = AGGREGATES | COLLECTING
+# Functions of single values, which may stand beside these.
+OF_VALUES = {
+    *("lower", "upper", "length", "len", "strlen", "trim", "ltrim", "rtrim", "reverse", "concat"),
+    *("concat_ws", "substring", "substr", "left", "right", "lpad", "rpad", "replace", "split_part"),
+    *("regexp_extract", "regexp_matches", "regexp_replace", "contains", "prefix", "suffix"),
+    *("starts_with", "ends_with", "position", "strpos", "instr", "format", "printf"),
+    *("abs", "sign", "round", "floor", "ceil", "ceiling", "trunc", "mod", "sqrt", "ln", "log"),
+    *("log2", "log10", "exp", "pow", "power", "if", "ifnull", "nullif", "greatest", "least"),
+    *("year", "quarter", "month", "week", "day", "dayofweek", "isodow", "dayofmonth", "dayofyear"),
+    *("dayname", "monthname", "last_day", "date_trunc", "datetrunc", "date_part", "datepart"),
+    *("strftime", "age", "date_diff", "datediff", "epoch", "epoch_ms", "hour", "minute", "second"),
+}

@@ -1,0 +1,61 @@
+"""The syntax tree of a query, as DuckDB itself parses it: `json_serialize_sql`.
+
+A database of our own in memory does it, since that of the user is in the middle of the query.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from duckdb_adapter.own_databases import OwnDatabase
+from duckdb_adapter.queries.query_texts import query_in
+
+if TYPE_CHECKING:
+    import duckdb
+
+# Longer queries are not parsed a second time. They are written by programs, with long lists.
+MAX_TEXT = 10_000
+
+
+def _open_database() -> duckdb.DuckDBPyConnection:
+    import duckdb
+
+    return duckdb.connect(config={"threads": 1})
+
+
+_database = OwnDatabase(_open_database)
+
+
+def parse_soon() -> None:
+    """Get ready to parse, while others go on: a statement is likely to come soon."""
+    _database.open_ahead()
+
+
+@lru_cache(maxsize=16)
+def parse(text: str) -> dict[str, Any] | None:
+    """Parse the query of a statement.
+
+    Args:
+        text: One statement in SQL; see `query_in`.
+
+    Returns:
+        The root node: one that selects rows, or joins such nodes. None where the text is no single
+        SELECT, has none, is long, or is not understood.
+    """
+    import duckdb
+
+    if len(text) > MAX_TEXT:
+        return None
+    try:
+        with _database.cursor() as cursor:
+            answer = cursor.execute("SELECT json_serialize_sql(?)", [query_in(text)]).fetchone()
+    except duckdb.Error:  # the user's database says what is wrong with the query
+        return None
+    found = json.loads(answer[0]) if answer else {}
+    statements = found.get("statements", [])
+    if found.get("error") is not False or len(statements) != 1:
+        return None
+    node: dict[str, Any] = statements[0]["node"]
+    return node
