@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from duckdb_adapter.identifiers import fold
 from duckdb_adapter.paths import quoted
 
 SCHEMA = "main"
@@ -40,10 +41,10 @@ class LakeTable(NamedTuple):
         Args:
             node: What a SELECT selects from, with its own names of columns.
         """
-        named = [node.get(part, "").lower() for part in ("catalog_name", "schema_name")]
-        lake = self.lake.lower()
+        named = [fold(node.get(part, "")) for part in ("catalog_name", "schema_name")]
+        lake = fold(self.lake)
         is_here = named in (["", lake], [lake, SCHEMA])
-        return is_here and node["table_name"].lower() == self.table.lower()
+        return is_here and fold(node["table_name"]) == fold(self.table)
 
 
 def parse_lake_name(name: str) -> LakeTable | None:

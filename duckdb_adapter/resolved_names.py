@@ -188,7 +188,8 @@ def _with_guard(query: str, names: Collection[str]) -> str:
         names: The functions.
     """
     calls = (f"(SELECT {name}(1) FILTER (WHERE true))" for name in sorted(names))
-    return f"{query} WHERE typeof([{', '.join(calls)}]) IS NOT NULL"
+    tests = (f"system.main.typeof({call}) IS NOT NULL" for call in calls)
+    return f"{query} WHERE {' AND '.join(tests)}"
 
 
 def _with_all(query: str, empty: pa.Table, name: str) -> str:

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from duckdb_adapter.queries.trees import expressions_in
+from duckdb_adapter.identifiers import fold
+from duckdb_adapter.queries.trees import expressions_in, is_dotted
 
 # Expressions that use nothing but what they are made of.
 _KNOWN = {
@@ -59,7 +60,7 @@ def uses_of(node: Mapping[str, Any], columns: Mapping[str, str], alias: str) -> 
     Returns:
         By the names in lower case; None where it may use more than its text names.
     """
-    alias = (node["from_table"]["alias"] or alias).lower()
+    alias = fold(node["from_table"]["alias"] or alias)
     if alias in columns or any("." in column for column in columns):
         return None
     try:
@@ -76,7 +77,7 @@ def members_named(struct: pa.StructType, names: Iterable[str]) -> list[str]:
         names: The members in lower case.
     """
     wanted = set(names)
-    known = [field.name for field in struct if field.name.lower() in wanted]
+    known = [field.name for field in struct if fold(field.name) in wanted]
     is_clear = len(known) == len(wanted)
     return known if is_clear and not any("." in name for name in known) else []
 
@@ -91,7 +92,9 @@ def _uses(node: Mapping[str, Any], columns: Mapping[str, str], alias: str) -> Co
     expressions = list(expressions_in(parts))
     if any(expression["class"] not in _KNOWN for expression in expressions):
         raise _UsesAll
-    shown = {each["alias"].lower() for each in node["select_list"]} - {"", alias}
+    if any(one["class"] == "FUNCTION" and is_dotted(one) for one in expressions):
+        raise _UsesAll  # `name.upper()` uses a column without a reference to it
+    shown = {fold(each["alias"]) for each in node["select_list"]} - {"", alias}
     nulls = {
         id(each) for one in expressions if one["type"] in _NULL_TESTS for each in one["children"]
     }
@@ -102,7 +105,7 @@ def _uses(node: Mapping[str, Any], columns: Mapping[str, str], alias: str) -> Co
     for expression in expressions:
         if expression["class"] != "COLUMN_REF":
             continue
-        names = [one.lower() for one in expression["column_names"]]
+        names = [fold(one) for one in expression["column_names"]]
         path = path_from_column(names, columns)
         if path is None:
             if len(names) > 1 or names[0] not in shown:

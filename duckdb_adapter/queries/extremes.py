@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.column_uses import members_named, path_from_column, sole_argument
 from duckdb_adapter.queries.function_names import OF_VALUES
 from duckdb_adapter.queries.table_query import TableQuery
@@ -32,11 +33,13 @@ class UsedExtremes(NamedTuple):
             their paths.
         counted: Those of them of which it counts the values that are there.
         functions: The functions that it calls for it, which may also be the names of macros.
+        uses_count: Whether it may use how many rows there are.
     """
 
     columns: list[str]
     counted: set[str]
     functions: set[str]
+    uses_count: bool
 
 
 def used_extremes(query: TableQuery) -> UsedExtremes | None:
@@ -68,14 +71,17 @@ def _extremes(node: Mapping[str, Any], query: TableQuery) -> UsedExtremes | None
     if not counted <= extremes or not all(id(each) in asked for each in named):
         return None
     meant = {name.removesuffix("_star") for name in names - OF_VALUES}
-    return UsedExtremes(sorted(extremes), counted, meant) if extremes else None
+    # Other functions, and operators, may be macros that aggregate.
+    others = {each["function_name"].lower() for each in expressions if each["class"] == "FUNCTION"}
+    uses_count = not others <= _EXTREMES
+    return UsedExtremes(sorted(extremes), counted, meant, uses_count) if extremes else None
 
 
 def _names(expression: Mapping[str, Any], columns: Mapping[str, str]) -> Sequence[str] | None:
     """Return the names of a column, and of a member of it, in lower case; None for others."""
     if expression["class"] != "COLUMN_REF":
         return None
-    return path_from_column([name.lower() for name in expression["column_names"]], columns)
+    return path_from_column([fold(name) for name in expression["column_names"]], columns)
 
 
 def _path_of(expression: Mapping[str, Any], query: TableQuery) -> str | None:

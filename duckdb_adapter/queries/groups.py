@@ -14,6 +14,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.trees import aggregates, column_of, expressions_in, number_of, terms_of
 
@@ -53,7 +54,7 @@ def group_keys(query: TableQuery, encoded: Collection[str]) -> list[str]:
     Returns:
         An empty list if that would not pay, or the query reads the table twice.
     """
-    columns = {column.lower(): column for column in encoded}
+    columns = {fold(column): column for column in encoded}
     if len(columns) < len(encoded) or _MAY_GROUP.search(query.text) is None:
         return []
     lower = query.text.lower()
@@ -150,7 +151,7 @@ def _groups(select: Mapping[str, Any], columns: Collection[str]) -> Iterator[Map
     shown = select["select_list"]
     if select["aggregate_handling"] == "FORCE_AGGREGATES":  # GROUP BY ALL
         yield from (each for each in shown if not any(map(_is_aggregate, _calls_in(each))))
-    named = {each["alias"].lower(): each for each in shown}
+    named = {fold(each["alias"]): each for each in shown}
     for expression in select["group_expressions"]:
         position, name = _position(expression), _name(expression)
         if position is not None:
@@ -162,7 +163,7 @@ def _groups(select: Mapping[str, Any], columns: Collection[str]) -> Iterator[Map
 def _name(expression: Mapping[str, Any]) -> str:
     """Return the name that stands alone as an expression; nothing for others."""
     parts = expression.get("column_names", ())
-    return parts[0].lower() if len(parts) == 1 else ""
+    return fold(parts[0]) if len(parts) == 1 else ""
 
 
 def _position(expression: Mapping[str, Any]) -> int | None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.named_columns import NamedColumns
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.trees import expressions_in, terms_of
@@ -42,7 +43,7 @@ def join_keys(query: TableQuery) -> frozenset[str]:
         if name in query.columns:
             keys.add(query.columns[name])
     asked = _asked(query.statement_root)
-    return frozenset(key for key in keys if key.lower() not in asked)
+    return frozenset(key for key in keys if fold(key) not in asked)
 
 
 def _conditions(select: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -57,7 +58,7 @@ def _conditions(select: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _using(source: Mapping[str, Any]) -> Iterator[str]:
     """Yield the columns that joins say are equal in both tables, in lower case."""
     for join in _inner_joins(source):
-        yield from (name.lower() for name in join.get("using_columns") or ())
+        yield from (fold(name) for name in join.get("using_columns") or ())
 
 
 def _inner_joins(source: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -78,7 +79,7 @@ def _equal_columns(term: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _names_in(node: Any) -> set[str]:
     """Return the last names of columns in expressions, in lower case."""
     columns = (each for each in expressions_in(node) if each["class"] == "COLUMN_REF")
-    return {column["column_names"][-1].lower() for column in columns}
+    return {fold(column["column_names"][-1]) for column in columns}
 
 
 def _asked(root: Any) -> set[str]:

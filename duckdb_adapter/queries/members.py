@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.column_uses import ColumnUses, PathUse, members_named
 from duckdb_adapter.queries.table_query import TableQuery
 
@@ -53,7 +54,7 @@ def used_columns(query: TableQuery) -> UsedColumns:
     counts_rows = _COUNTS.search(text) is not None and not _has_any(schema.names, rest)
     if not (tests_nulls or counts_rows or "." in rest):  # which stands before each member
         return UsedColumns()
-    structs = {name.lower(): kind for name, kind in query.structs.items()}
+    structs = {fold(name): kind for name, kind in query.structs.items()}
     if not (tests_nulls or counts_rows or _has_any(structs, rest)):
         return UsedColumns()
     if query.table_select is None or query.uses is None:
@@ -81,7 +82,7 @@ def _reduced(
         if column not in structs:
             continue
         known = members_named(structs[column], of_column)
-        own = {f"{name}.{each}": of_column[each.lower()] for each in known}
+        own = {f"{name}.{each}": of_column[fold(each)] for each in known}
         own = {path: use for path, use in own.items() if use.is_tested}
         if known and (own or len(known) < structs[column].num_fields):
             members[name] = known

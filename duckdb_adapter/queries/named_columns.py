@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import Any, NamedTuple
 
+from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.trees import column_of
 
 
@@ -24,6 +25,6 @@ class NamedColumns(NamedTuple):
         column = column_of(expression, self.by_name)
         if column is None:
             return None
-        table = [part.lower() for part in expression["column_names"][:-1]]
+        table = [fold(part) for part in expression["column_names"][:-1]]
         is_ours = self.tables is None or {*table} <= self.tables
         return self.by_name[column] if is_ours else None

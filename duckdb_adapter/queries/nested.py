@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.trees import (
     classes_in,
     is_table,
@@ -29,6 +30,7 @@ from duckdb_adapter.queries.trees import (
     ranks_within,
     shows_rows,
     terms_of,
+    windows_by_name,
 )
 
 _SOURCE = "__duckdb_source_"
@@ -55,19 +57,41 @@ def statement_in(root: Mapping[str, Any]) -> Mapping[str, Any]:
     Returns:
         The node itself where it selects from a table, or from several places.
     """
+    return _innermost(root).statement
+
+
+class _Innermost(NamedTuple):
+    """The innermost statement of a text.
+
+    Attributes:
+        statement: Its node, with what statements around it tell of its rows.
+        is_whole: Whether it returns what the text does. What is around the text tells something of
+            its rows only then, and not if another statement is in between.
+    """
+
+    statement: Mapping[str, Any]
+    is_whole: bool
+
+
+def _innermost(root: Mapping[str, Any]) -> _Innermost:
     inner = _inner(root) if root["type"] == "SELECT_NODE" else None
     if inner is None:
-        return root
-    statement = statement_in(inner)
+        return _Innermost(root, True)
+    found = _innermost(inner)
+    if not found.is_whole:
+        return found
     if _is_all(root):
-        return _limited(statement, root["modifiers"])
+        return _limited(found.statement, root["modifiers"])
+    statement = found.statement
     reads_table = statement["type"] == "SELECT_NODE" and _reads_a_table(statement)
     if not reads_table or statement["modifiers"] or _has_subqueries(root):
-        return statement
+        return _Innermost(statement, False)
     if not _is_all(statement):
-        return _qualified(statement, root)
-    source = {**statement["from_table"], "alias": root["from_table"]["alias"]}
-    return {**root, "from_table": source, "cte_map": {"map": []}}
+        return _Innermost(_qualified(statement, root), False)
+    named = root["from_table"]
+    # `WITH logs AS (FROM 't.lance') SELECT logs.id FROM logs`: columns are qualified with the name.
+    source = {**statement["from_table"], "alias": named["alias"] or named.get("table_name", "")}
+    return _Innermost({**root, "from_table": source, "cte_map": {"map": []}}, True)
 
 
 def _inner(root: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -124,18 +148,14 @@ def _qualified(select: Mapping[str, Any], outer: Mapping[str, Any]) -> Mapping[s
     `SELECT … FROM (SELECT *, row_number() OVER (…) AS n FROM …) WHERE n = 1` uses the rows of the
     inner SELECT that `QUALIFY row_number() OVER (…) = 1` leaves.
     """
-    shown = {
-        each["alias"].lower(): each
-        for each in select["select_list"]
-        if each["class"] == "WINDOW" and each["alias"]
-    }
+    shown = windows_by_name(select)
     where, source = outer["where_clause"], outer["from_table"]
     if not (where and shown) or select["qualify"]:
         return select
-    tables = {(source.get(part) or "").lower() for part in ("alias", "table_name")}
+    tables = {fold(source.get(part) or "") for part in ("alias", "table_name")}
     for term in terms_of(where):
         for number, _ in ranks_within(term):
-            *table, name = [part.lower() for part in number.get("column_names", [""])]
+            *table, name = [fold(part) for part in number.get("column_names", [""])]
             if name in shown and (not table or {*table} <= tables - {""}):
                 side = next(key for key, part in term.items() if part is number)
                 return {**select, "qualify": {**term, side: shown[name]}}
@@ -148,9 +168,11 @@ def _has_subqueries(select: Mapping[str, Any]) -> bool:
     return "SUBQUERY" in classes_in(parts)
 
 
-def _limited(statement: Mapping[str, Any], limits: list[Any]) -> Mapping[str, Any]:
+def _limited(statement: Mapping[str, Any], limits: list[Any]) -> _Innermost:
     """Return a statement of which only the first rows are wanted."""
+    if not limits:
+        return _Innermost(statement, True)
     kinds = [each["type"] for each in statement["modifiers"]]
-    if not limits or kinds not in ([], ["ORDER_MODIFIER"]):
-        return statement  # whose own limit is enough to know
-    return {**statement, "modifiers": [*statement["modifiers"], *limits]}
+    if kinds not in ([], ["ORDER_MODIFIER"]):
+        return _Innermost(statement, False)  # whose own limit is enough to know
+    return _Innermost({**statement, "modifiers": [*statement["modifiers"], *limits]}, True)

@@ -12,10 +12,11 @@ The second one is made the first one by `nested`. Without PARTITION BY, all rows
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
+from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.row_tests import tests_of
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.top_n import (
@@ -32,6 +33,7 @@ from duckdb_adapter.queries.trees import (
     same_expression,
     shows_rows,
     terms_of,
+    windows_by_name,
 )
 
 # More rows of a partition than these are not looked for before the others are left out.
@@ -60,7 +62,7 @@ def top_n_of_partitions(query: TableQuery) -> TopN | None:
     if "order" not in lower or not ("over" in lower or "distinct" in lower):
         return None
     node, columns = query.table_select, query.columns
-    if node is None or not _uses_plain_rows(node):
+    if node is None or not _uses_plain_rows(node, columns):
         return None
     found = _numbered(node, columns) or _distinct(node, columns)
     if found is None:
@@ -85,11 +87,10 @@ def _numbered(node: Mapping[str, Any], columns: Mapping[str, str]) -> _Found | N
     """Read `QUALIFY row_number() OVER (…) <= n`."""
     if not node["qualify"] or not shows_rows({**node, "qualify": None}):
         return None
-    shown = node["select_list"]
     windows = [each for each in expressions_in(node) if each["class"] == "WINDOW"]
     if not windows or not all(same_expression(each, windows[0]) for each in windows):
         return None
-    names = {each["alias"].lower() for each in shown if each["class"] == "WINDOW"} - {""}
+    names = windows_by_name(node).keys()
     if not names.isdisjoint(columns):
         return None
     limits = [
@@ -132,7 +133,7 @@ def _columns_of(
     return tuple(each.column for each in found) if len(found) == len(keys) else None
 
 
-def _uses_plain_rows(node: Mapping[str, Any]) -> bool:
+def _uses_plain_rows(node: Mapping[str, Any], columns: Collection[str]) -> bool:
     """Whether all expressions but windows are of the row alone, and none changes what it shows.
 
     A function may be a macro, with a window of its own: operators are none, nor are functions in
@@ -146,6 +147,9 @@ def _uses_plain_rows(node: Mapping[str, Any]) -> bool:
             return False
         if each["class"] == "STAR" and any(each.get(key) for key in _STAR_CHANGES):
             return False
+        # The members of a struct, which may have the names of windows.
+        if each["class"] == "STAR" and fold(each.get("relation_name") or "") in columns:
+            return False
     return "SUBQUERY" not in classes_in(node.get("where_clause"))
 
 
@@ -155,8 +159,8 @@ def _numbers_rows(window: Mapping[str, Any]) -> bool:
     return is_plain and _NUMBERS.get(window["type"]) == window["function_name"].lower()
 
 
-def _is_named(expression: Mapping[str, Any], names: set[str]) -> bool:
+def _is_named(expression: Mapping[str, Any], names: Collection[str]) -> bool:
     """Whether an expression is one of the names of what is shown."""
     if expression["class"] != "COLUMN_REF" or len(expression["column_names"]) != 1:
         return False
-    return expression["column_names"][0].lower() in names
+    return fold(expression["column_names"][0]) in names

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.function_names import AGGREGATES, OF_VALUES
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.trees import (
@@ -46,7 +47,7 @@ def pivoted_columns(query: TableQuery) -> list[str]:
         return []
     named = [each for each in expressions_in(parts) if each["class"] == "COLUMN_REF"]
     used = {column_of(each, query.columns) for each in named}
-    used |= {name.lower() for name in pivot["groups"]}
+    used |= {fold(name) for name in pivot["groups"]}
     if not used <= query.columns.keys():
         return []
     return [column for name, column in query.columns.items() if name in used]

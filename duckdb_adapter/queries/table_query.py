@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from duckdb_adapter.identifiers import fold
 from duckdb_adapter.lake_names import LakeTable
 from duckdb_adapter.queries.column_uses import ColumnUses, uses_of
 from duckdb_adapter.queries.nested import statement_in
@@ -81,7 +82,7 @@ class TableQuery:
     @cached_property
     def columns(self) -> Mapping[str, str]:
         """The columns of the table by their names in lower case; none where two are the same."""
-        columns = {column.lower(): column for column in self.schema.names}
+        columns = {fold(column): column for column in self.schema.names}
         return columns if len(columns) == len(self.schema) else {}
 
     @property
@@ -122,7 +123,7 @@ class TableQuery:
             source: The table in what a SELECT selects from.
         """
         named = source["alias"] or self._alias
-        return {named.lower()}
+        return {fold(named)}
 
     @cached_property
     def uses(self) -> ColumnUses | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
+from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.trees import query_of
 
 # Joins that keep each row of a table which WHERE could accept, beside the same rows of the other
@@ -79,18 +80,18 @@ def _reads(
         known: The common table expressions around it, by their names in lower case.
     """
     for each in query.get("cte_map", {}).get("map", ()):
-        known = {**known, each["key"].lower(): _NamedQuery(query_of(each["value"]), known)}
+        known = {**known, fold(each["key"]): _NamedQuery(query_of(each["value"]), known)}
     if query["type"] == "SET_OPERATION_NODE":
         for child in query["children"]:
             yield from _reads(child, names, known)
     elif query["type"] == "SELECT_NODE":
         for source in _sources(query["from_table"]):
-            if names(source):
+            if (named := known.get(_plain_name(source))) is not None:
+                yield from _reads(named.query, names, named.known)
+            elif names(source):
                 yield TableRead(query, source)
             elif source["type"] == "SUBQUERY":
                 yield from _reads(source["subquery"]["node"], names, known)
-            elif (named := known.get(_plain_name(source))) is not None:
-                yield from _reads(named.query, names, named.known)
 
 
 def _sources(source: SyntaxNode) -> Iterator[SyntaxNode]:
@@ -107,4 +108,4 @@ def _plain_name(source: SyntaxNode) -> str:
     if source["type"] != "BASE_TABLE" or source.get("schema_name") or source.get("catalog_name"):
         return ""
     name: str = source["table_name"]
-    return name.lower()
+    return fold(name)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.row_tests import RowTests, tests_of
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.trees import classes_in, column_of, number_of, shows_rows
@@ -150,7 +151,7 @@ def _is_shown(expression: Mapping[str, Any], column: str, columns: Mapping[str, 
     if expression["class"] == "STAR":
         others = ("replace_list", "rename_list", "columns", "expr")
         return not any(expression.get(key) for key in others)
-    if expression["class"] not in _PLAIN or expression["alias"].lower() == column:
+    if expression["class"] not in _PLAIN or fold(expression["alias"]) == column:
         return False
     # A member of a struct may have the name of the column.
     is_named_so = column in map(str.lower, expression.get("column_names", [])[-1:])

@@ -5,13 +5,18 @@ An expression has a `class`, such as COLUMN_REF or FUNCTION; other nodes have a 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.function_names import MAKING_ONE_VALUE
 
 # Parts of a SELECT that make groups of rows, or leave rows out.
 _OF_GROUPS = ("group_expressions", "group_sets", "having", "sample", "qualify")
+
+# What stands for a schema or a column before the name of a function.
+_DOTTED = "…."
 
 # Comparisons by which numbers are at most as great as another one, and how much less; those that
 # say the same with the sides the other way round.
@@ -60,17 +65,26 @@ def calls_only(node: Any, functions: Collection[str]) -> bool:
 def function_of(expression: Mapping[str, Any]) -> str | None:
     """Return the function that an expression calls, in lower case; None where it calls none.
 
-    Operators, which are functions too, and windows are none.
+    Operators, which are functions too, and windows are none. What stands before a name is part of
+    it: `x.abs()` may call a function of a schema, or `abs` with a column.
     """
-    is_call = expression["class"] == "FUNCTION" and not expression["is_operator"]
-    return expression["function_name"].lower() if is_call else None
+    if expression["class"] != "FUNCTION" or expression["is_operator"]:
+        return None
+    name: str = expression["function_name"].lower()
+    return f"{_DOTTED}{name}" if is_dotted(expression) else name
+
+
+def is_dotted(call: Mapping[str, Any]) -> bool:
+    """Whether something stands before the name of a function: a schema, or a column."""
+    path = call.get("qualified_name", {}).get("path", ())  # from DuckDB 2.0 on
+    return bool(call.get("schema") or call.get("catalog")) or len(path) > 1
 
 
 def column_of(expression: Mapping[str, Any], columns: Mapping[str, str]) -> str | None:
     """Return the column that an expression is, in lower case; None where it is another one."""
     if expression["class"] != "COLUMN_REF":
         return None
-    *table, last = [part.lower() for part in expression["column_names"]]
+    *table, last = [fold(part) for part in expression["column_names"]]
     # In front of the column there can be the name of the table only, which is no struct.
     is_column = len(table) <= 1 and not any(part in columns for part in table)
     return last if is_column and last in columns else None
@@ -114,6 +128,25 @@ def constant_text(node: Mapping[str, Any], *kinds: str) -> str | None:
     """Return how a constant of some kinds stands in the text, without quotes; None for others."""
     literal = node.get("literal") if node["class"] == "CONSTANT" else None  # from DuckDB 2.0 on
     return literal["text"] if literal is not None and literal["kind"] in kinds else None
+
+
+def windows_by_name(select: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the windows that a SELECT shows, by their names in lower case.
+
+    Those are left out whose name something else that is shown has, besides `*`.
+    """
+    shown = [(_name_of(each), each) for each in select["select_list"]]
+    count = Counter(name for name, _ in shown)
+    return {
+        name: each
+        for name, each in shown
+        if name and each["class"] == "WINDOW" and count[name] == 1
+    }
+
+
+def _name_of(expression: Mapping[str, Any]) -> str:
+    """Return the name of what a SELECT shows, in lower case; empty where DuckDB makes one."""
+    return fold(expression["alias"] or expression.get("column_names", ("",))[-1])
 
 
 def ranks_within(term: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], int]]:

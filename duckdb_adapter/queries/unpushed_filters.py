@@ -30,9 +30,8 @@ def unpushed_conditions(query: TableQuery) -> list[pc.Expression]:
     where = None if read is None else read.select.get("where_clause")
     if read is None or where is None or read.select.get("sample"):
         return []
-    is_alone = read.source is read.select["from_table"]
-    names = None if is_alone else query.table_names(read.source)
-    columns = NamedColumns(query.columns, names)
+    # Also where it selects from nothing else: a LATERAL subquery may name columns of other tables.
+    columns = NamedColumns(query.columns, query.table_names(read.source))
     return [each for term in terms_of(where) for each in _conditions(term, columns, query)]
 
 

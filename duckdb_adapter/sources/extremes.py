@@ -85,7 +85,7 @@ def extreme_rows(
     if len(known) < len(found) or not are_there:
         return None
     values = with_structs(pa.table({path: each.ends for path, each in known.items()}))
-    counts = np.array([1, (rows.known_count() or 0) - 1 if "count" in used.functions else 1])
+    counts = np.array([1, (rows.known_count() or 0) - 1 if used.uses_count else 1])
     return ValueCountRows(values, counts, frozenset(used.functions))
 
 

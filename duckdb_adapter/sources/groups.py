@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckdb_adapter.identifiers import fold
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.queries.groups import group_keys
 from duckdb_adapter.queries.table_query import TableQuery
@@ -132,7 +133,7 @@ def group_by_codes(rows: Rows, query: TableQuery) -> Rows | GroupedRows:
     if not _MIN_ROWS <= (rows.known_count() or 0) <= MAX_ROWS:
         return rows
     names, keys = rows.schema.names, group_keys(query, rows.encoded)
-    is_clear = len({each.lower() for each in names}) == len(names)  # DuckDB renames others
+    is_clear = len({fold(each) for each in names}) == len(names)  # DuckDB renames others
     if not keys or not is_clear:
         return rows
     combinations = few_combinations(rows.dataset, keys)

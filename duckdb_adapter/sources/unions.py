@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckdb_adapter.identifiers import fold
 from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows, RowSource, as_filter_type
 from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.datafile.decimals import decimal64_array
@@ -342,7 +343,7 @@ class _Spelling:
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = frozenset(names)
-        self._by_letters = {name.lower(): name for name in self._names}
+        self._by_letters = {fold(name): name for name in self._names}
 
     def find(self, name: str, beside: Container[str] = ()) -> str | None:
         """Return what a name is here; None where there is no such name.
@@ -353,7 +354,7 @@ class _Spelling:
         """
         if name in self._names:
             return name
-        found = self._by_letters.get(name.lower())
+        found = self._by_letters.get(fold(name))
         return None if found in beside else found
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from duckdb_adapter.identifiers import fold
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.value_counts import value_count_paths
@@ -125,7 +126,7 @@ def value_count_rows(rows: Rows, query: TableQuery) -> ValueCountRows | None:
         return path in rows.encoded or is_countable(type_of(dataset, path))
 
     paths = value_count_paths(query, is_counted)
-    is_clear = not any(path.lower().startswith(_TICKS) for path in paths)
+    is_clear = not any(fold(path).startswith(_TICKS) for path in paths)
     values = len(paths) * (rows.known_count() or 0)
     if not paths or not is_clear or values > MAX_ROWS:
         return None
