@@ -56,7 +56,7 @@ class _ColumnRanges(NamedTuple):
     zones: ZoneRanges
 
 
-class _Folder:
+class _RangesFolder:
     """Where ranges are kept, and the tables whose ranges were loaded by this process."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class _Folder:
         self.loaded: set[str] = set()
 
 
-_kept = _Folder()
+_kept = _RangesFolder()
 _lock = Lock()
 
 
