@@ -220,24 +220,7 @@ class Scan:
         mapped = (
             settings.table_mapped_bytes if request.is_collected else settings.stream_mapped_bytes
         )
-        return MorselReader(
-            request.fields,
-            request.filter,
-            request.filter_fields,
-            request.filter_validity,
-            request.filter_decimal64,
-            (),
-            request.index,
-            request.blobs,
-            request.encoded,
-            request.validity,
-            request.decimal64,
-            is_collected=request.is_collected,
-            gives_back=not (request.is_collected or request.is_short),
-            mapped=Mapped(mapped),
-            settings=settings,
-            stats=request.stats,
-        )
+        return MorselReader(request, Mapped(mapped))
 
     # Holding indices to what they say
 
@@ -292,7 +275,8 @@ class Scan:
                 self._plan.morsel_of(fragment, candidates[fragment.fragment.id] or [])
             )
         )
-        for _ in self._decoded_ahead(morsels, pace, replace(self._reader, fields=())):
+        reader = replace(self._reader, request=replace(request, fields=()))
+        for _ in self._decoded_ahead(morsels, pace, reader):
             pass
 
     # Decoding

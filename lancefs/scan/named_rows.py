@@ -70,7 +70,9 @@ def read_named(
     parts = [(fragment, _live_rows(fragment, ranges)) for fragment, ranges in named]
     some = [part for part in parts if len(part[1])]
     # The bytes of one batch are limited where it is read.
-    most = reader.settings.stream_bytes if len(some) > 1 and not reader.is_collected else None
+    request = reader.request
+    is_limited = len(some) > 1 and not request.is_collected
+    most = request.settings.stream_bytes if is_limited else None
     batches, size = [], 0
     try:
         for source, offsets in runs_with(some, batch_rows) if len(some) > 1 else some:

@@ -84,7 +84,7 @@ class ScanPlan:
         fields = tuple(
             field
             for field in self._request.filter_fields
-            if field.name in self._intervals and field.id not in self._request.filter_validity
+            if field.name in self._intervals and field.id not in self._request.filter_forms.validity
         )
         root = self.local_root if fields else None
         if root is not None:

@@ -21,6 +21,7 @@ from lancefs.forks import cached_property
 from lancefs.printable import plural
 from lancefs.scan.execution import Scan
 from lancefs.scan.index_use import IndexUse
+from lancefs.scan.output_forms import OutputForms
 from lancefs.scan.request import ScanRequest
 from lancefs.scan.settings import default_settings
 from lancefs.scan.stats import ScanStats
@@ -148,7 +149,6 @@ class LanceScanner:
         most = version.max_memory if max_memory is None else max_memory
         settings = default_settings().within(most)
         rows = settings.batch_rows if blobs == "descriptors" else settings.blob_batch_rows
-        validity = self._validity(validity_columns)
         self._request = ScanRequest(
             fragments=version.readers if chosen is None else chosen,
             fields=self._fields(columns),
@@ -160,9 +160,7 @@ class LanceScanner:
             index=version.row_index,
             index_use=self._index_use(known, fragments is not None) if use_index else None,
             blobs=blobs,
-            encoded=self._encoded(dictionary_columns) - validity,
-            validity=validity,
-            decimal64=self._decimal64(decimal64_columns) - validity,
+            forms=self._forms(dictionary_columns, validity_columns, decimal64_columns),
             settings=settings,
         )
 
@@ -441,6 +439,17 @@ class LanceScanner:
 
             return fields_read(list(self._computed.values()), self._version)
         return tuple(self._version.column(name) for name in columns)
+
+    def _forms(
+        self,
+        dictionary_columns: Collection[str],
+        validity_columns: Collection[str],
+        decimal64_columns: Collection[str],
+    ) -> OutputForms:
+        """Return the forms in which columns come, of which validity goes before the others."""
+        validity = self._validity(validity_columns)
+        encoded, decimal64 = self._encoded(dictionary_columns), self._decimal64(decimal64_columns)
+        return OutputForms(encoded - validity, validity, decimal64 - validity)
 
     def _encoded(self, names: Collection[str]) -> frozenset[int]:
         """Return the ids of columns that come dictionary-encoded."""

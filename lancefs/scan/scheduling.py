@@ -76,7 +76,7 @@ def _in_threads(
     if first is None:
         return
     is_local = first.fragment.is_local
-    most = THREADS if is_local else reader.settings.remote_prefetch
+    most = THREADS if is_local else reader.request.settings.remote_prefetch
     read = partial(reader.read, pace=pace)
 
     def start(morsel: Morsel) -> Callable[[], DecodedMorsel]:
@@ -111,7 +111,7 @@ def _cut(morsels: Iterator[Morsel], reader: MorselReader, pace: Pace) -> Iterato
     What decoding leaves of a morsel waits until that is done; several parts have several threads.
     So has the last morsel, if a filter makes batches of any length.
     """
-    for morsel in morsels if reader.filter is None else _last_shared(morsels, pace):
+    for morsel in morsels if reader.request.filter is None else _last_shared(morsels, pace):
         rest: Morsel | None = morsel
         while rest is not None:
             part = _beginning(rest, reader, pace)
@@ -154,7 +154,7 @@ def _inline(
     """
     spent = per_row = 0.0
     while (morsel := next(morsels, None)) is not None:
-        if spent + per_row * morsel.rows > reader.settings.inline_seconds:
+        if spent + per_row * morsel.rows > reader.request.settings.inline_seconds:
             return chain([morsel], morsels)
         started = perf_counter()
         decoded = reader.read(morsel, pace)
