@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from lancefs.table.fragment_reader import FragmentReader
     from lancefs.table.fragments import DataFile
 
-# Named rows of all fragments that are tested by a reader of some of them, at most.
-_FEW_ROWS = 4096
+# Rows that indices name and that are tested for others, at most: by a reader of some fragments, and
+# by a planner. It is no tuning of how rows are decoded, as `ScanSettings.few_candidates` is.
+MAX_TESTED_ROWS = 4096
 # Data files of a remote table that are opened while its indices are read, at most: the last 64 KiB
 # of each are read.
 _OPENED_AHEAD = 8
@@ -82,7 +83,7 @@ class IndexUse:
         if indices.is_tested(answer):
             return ()
         rows = sum(count_rows(ranges) for ranges in answer.candidates.values() if ranges)
-        return self._version.readers if rows <= _FEW_ROWS else own
+        return self._version.readers if rows <= MAX_TESTED_ROWS else own
 
     def note_tested(self, fragments: Sequence[FragmentReader]) -> None:
         """Remember that the rows named in these fragments pass."""

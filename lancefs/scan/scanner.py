@@ -20,7 +20,7 @@ from lancefs.datafile.row_ranges import count_rows
 from lancefs.forks import cached_property
 from lancefs.printable import plural
 from lancefs.scan.execution import Scan
-from lancefs.scan.index_use import IndexUse
+from lancefs.scan.index_use import MAX_TESTED_ROWS, IndexUse
 from lancefs.scan.output_forms import OutputForms
 from lancefs.scan.request import ScanRequest
 from lancefs.scan.settings import default_settings
@@ -43,8 +43,6 @@ Filter: TypeAlias = pc.Expression | str
 _BLOBS = get_args(Blobs)
 # Characters of a filter that `explain` shows.
 _SHOWN = 200
-# Rows that indices name and a planner tests at most.
-_FEW_ROWS = 4096
 # Bytes of a table whose columns may be parts of what was decoded.
 _SMALL_TABLE = 64 * 1024
 Positions: TypeAlias = npt.NDArray[np.integer[Any]]
@@ -231,7 +229,7 @@ class LanceScanner:
             By fragment id, ranges of rows, deleted ones counted. None for all rows, of the fragment
             or of the table.
         """
-        return Scan(self._request).candidates(_FEW_ROWS)
+        return Scan(self._request).candidates(MAX_TESTED_ROWS)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Read in batches, in the order of the table."""
