@@ -143,7 +143,7 @@ class MorselReader:
                     return self._decode(morsel, by_item, pace)
             except TooLarge:
                 fewer = -(-morsel.rows // self.request.settings.retry_divisor)
-                morsel = morsel.head(fewer)
+                morsel = morsel.head(fewer).limited(fewer)
         with self._budget():
             return self._decode(morsel, by_item, pace)
 

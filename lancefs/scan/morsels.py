@@ -64,16 +64,12 @@ class Morsel(NamedTuple):
         return [(self.start, self.end)]
 
     def head(self, rows: int) -> Morsel:
-        """Return the first rows; morsels here may have no more."""
-        return self._replace(end=self.start + rows).limited(rows)
+        """Return the first rows; all where there are fewer."""
+        return self._replace(end=min(self.start + rows, self.end))
 
     def limited(self, rows: int) -> Morsel:
         """Return the same rows, with a limit to the length of morsels here."""
         return self._replace(max_rows=rows if self.max_rows is None else min(rows, self.max_rows))
-
-    def beginning(self, rows: int) -> Morsel:
-        """Return the first rows."""
-        return self._replace(end=min(self.start + rows, self.end))
 
     def trimmed(self) -> Morsel:
         """Return the rows from the first candidate to the last one; none where there is none."""

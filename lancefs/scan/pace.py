@@ -98,7 +98,7 @@ class Pace:
         if morsel.is_picked:
             return morsel
         if morsel.rows > self.rows + self.rows // 8:  # a few rows are no morsel of their own
-            morsel = morsel._replace(end=morsel.start + self.rows)
+            morsel = morsel.head(self.rows)
         sizes = morsel.fragment.row_sizes(fields) if share else None
         if sizes is None:
             return morsel
@@ -106,7 +106,7 @@ class Pace:
         if fitting < morsel.fragment.physical_rows - morsel.start:
             rows = self._rounded(fitting)
             if fitting < morsel.rows:
-                morsel = morsel._replace(end=min(morsel.start + rows, morsel.end))
+                morsel = morsel.head(rows)
             morsel = morsel.limited(rows)
         estimate = share * sizes.bytes_of(morsel.start, morsel.end)
         return morsel._replace(estimated_bytes=estimate)
@@ -133,7 +133,7 @@ def _parts(morsel: Morsel, length_for: Callable[[int], int]) -> Iterator[Morsel]
             yield morsel
         return
     while morsel.rows:
-        part = morsel.beginning(length_for(morsel.rows))
+        part = morsel.head(length_for(morsel.rows))
         morsel = morsel._replace(start=part.end)
         part = part.trimmed()
         if part.rows:

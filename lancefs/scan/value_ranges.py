@@ -49,6 +49,8 @@ _WIDEST = 64
 _MAX_ITEMS = 4096
 
 _Key: TypeAlias = tuple[Hashable, int]
+# The file of a column, and the identity of its bytes before a read; None for none.
+_KnownFile: TypeAlias = tuple[File | None, Hashable | None]
 Numbers: TypeAlias = np.ndarray[Any, Any]
 
 
@@ -184,21 +186,21 @@ class Seen:
         self, fragment: FragmentReader | FragmentRun, fields: Sequence[Field], start: int, end: int
     ) -> None:
         parts = fragment.parts([(start, end)]) if fields else []
-        self._wanted = [
-            (field, part, found)
-            for field in fields
-            if (found := _unseen(parts, field)) is not None
-            for part in [[(reader, ranges[0]) for reader, ranges in parts]]
-        ]
+        self._ranges = [ranges[0] for _, ranges in parts]
+        self._wanted: list[tuple[Field, Sequence[_KnownFile]]] = []
+        for field in fields:
+            files = _unseen(parts, field)
+            if files is not None:
+                self._wanted.append((field, files))
 
     def keep(self, columns: Mapping[int, pa.Array]) -> None:
         """Keep the ranges of columns that were read, by field id."""
-        for field, parts, before in self._wanted:
+        for field, files in self._wanted:
             array = columns[field.id]
             if not _is_ranged(array):
                 continue
             done = 0
-            for (_, (start, end)), (file, identity) in zip(parts, before, strict=True):
+            for (start, end), (file, identity) in zip(self._ranges, files, strict=True):
                 length = end - start
                 if file is not None and identity is not None and file.identity() == identity:
                     _keep(file.place, identity, field, array.slice(done, length), start)
@@ -242,12 +244,12 @@ def forget() -> None:
 
 def _unseen(
     parts: Sequence[tuple[FragmentReader, Sequence[RowRange]]], field: Field
-) -> list[tuple[File | None, Hashable | None]] | None:
+) -> list[_KnownFile] | None:
     """Return the files of fragments that hold a column, with the identities of their bytes.
 
     None where all rows were seen before.
     """
-    found: list[tuple[File | None, Hashable | None]] = []
+    found: list[_KnownFile] = []
     is_seen = True
     for reader, ((start, end),) in parts:
         file = file_of(reader, field)
@@ -360,7 +362,10 @@ def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
 def _merged(
     known: ZoneRanges, seen: Ints, low: Numbers, high: Numbers
 ) -> tuple[Ints, Numbers, Numbers]:
-    """Join ranges of the same column: where rows seen touch, those of both; else of the more."""
+    """Join ranges of the same column, zone by zone.
+
+    Overlapping or adjacent spans are merged; otherwise the longer span wins.
+    """
     length = max(len(known.seen), len(seen))
     parts = []
     least, most = _limits(low.dtype)
