@@ -266,13 +266,13 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> str:
 def tested(monkeypatch: pytest.MonkeyPatch) -> list[pa.RecordBatch]:
     """What filters are tested on."""
     seen: list[pa.RecordBatch] = []
-    passed = Condition.passed
+    evaluate = Condition.evaluate
 
     def watched(self: Condition, batch: pa.RecordBatch) -> Any:
         seen.append(batch)
-        return passed(self, batch)
+        return evaluate(self, batch)
 
-    monkeypatch.setattr(Condition, "passed", watched)
+    monkeypatch.setattr(Condition, "evaluate", watched)
     return seen
 
 

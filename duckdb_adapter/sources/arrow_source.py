@@ -89,7 +89,7 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
     from duckdb._sources.nodes import Untranslatable
     from duckdb._sources.pyarrow import PyArrowTableSource
 
-    from duckdb_adapter.sources.predicates import is_selective, predicate_columns, translated
+    from duckdb_adapter.sources.predicates import is_selective, predicate_columns, translate
 
     class LanceSource(ArrowScanSource):
         """Rows as a source of DuckDB's Arrow scan."""
@@ -152,7 +152,7 @@ def _source_classes() -> tuple[Callable[..., Any], Callable[..., Any]]:
             if not all(self._rows.can_filter(column) for column in columns):
                 raise Untranslatable(predicate)
             fields = [self._rows.plain_field(column) for column in columns]
-            self._filters[predicate] = found = translated(predicate, pa.schema(fields))
+            self._filters[predicate] = found = translate(predicate, pa.schema(fields))
             return found
 
     class TableSource(PyArrowTableSource):

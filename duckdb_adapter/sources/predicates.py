@@ -92,7 +92,7 @@ def is_selective(predicate: Any, kinds: Sequence[pa.DataType]) -> bool:
     return ends == {"<", ">"} and len(kinds) == 1
 
 
-def translated(predicate: Any, schema: pa.Schema) -> pc.Expression:
+def translate(predicate: Any, schema: pa.Schema) -> pc.Expression:
     """Translate a condition.
 
     Args:

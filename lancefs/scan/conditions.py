@@ -125,7 +125,7 @@ class Condition:
         """Columns whose values are missing in all rows that pass."""
         return expressions.missing_columns(self.tree)
 
-    def passed(self, batch: pa.RecordBatch) -> Mask:
+    def evaluate(self, batch: pa.RecordBatch) -> Mask:
         """Return a mask of the rows that pass.
 
         Args:
@@ -171,7 +171,7 @@ class Condition:
 
     def _evaluate(self, batch: pa.RecordBatch) -> Mask:
         try:
-            passed = expressions.matching(self.expression, nested(batch, self._paths))
+            passed = expressions.evaluate_filter(self.expression, nested(batch, self._paths))
         except pa.ArrowInvalid as error:
             if self._text is None:
                 raise

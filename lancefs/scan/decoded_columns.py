@@ -120,7 +120,7 @@ def columns_at_once(
     return min(most, max(len(fields) // 4, settings.filtered_columns))
 
 
-def with_values(
+def look_up_values(
     columns: dict[int, pa.Array], ids: Collection[int], decimal64: Collection[int]
 ) -> dict[int, pa.Array]:
     """Return columns with values in place of the dictionary codes of some of them.
@@ -137,7 +137,7 @@ def with_values(
     return columns | spelled
 
 
-def masked(columns: dict[int, pa.Array], mask: Mask) -> dict[int, pa.Array]:
+def mask_columns(columns: dict[int, pa.Array], mask: Mask) -> dict[int, pa.Array]:
     """Return the rows of columns that a mask keeps.
 
     Args:

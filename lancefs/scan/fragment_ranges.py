@@ -17,7 +17,7 @@ import numpy as np
 from lancefs.datafile.fields import Field
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.scan import range_files, value_ranges
-from lancefs.scan.value_ranges import Numbers, ZoneRanges, misses
+from lancefs.scan.value_ranges import Numbers, ZoneRanges, are_outside
 from lancefs.storage import File
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.storage.open_files import identity_at
@@ -62,7 +62,7 @@ class _Gathered:
 
     def excludes(self, interval: ValueInterval) -> Mask:
         """Tell which fragments have no value within an interval."""
-        return self.seen & misses(self.low, self.high, interval)
+        return self.seen & are_outside(self.low, self.high, interval)
 
     def is_current(self, position: int) -> bool:
         """Whether the file of a fragment has the bytes that were seen."""
@@ -72,7 +72,7 @@ class _Gathered:
 _gathered: BudgetCache[_ColumnKey, _Gathered] = BudgetCache(_BUDGET)
 
 
-def passing_fragments(
+def select_fragments(
     fragments: Iterable[FragmentReader],
     fields: Sequence[Field],
     intervals: Mapping[str, ValueInterval],
@@ -107,7 +107,7 @@ def passing_fragments(
             yield from _one_by_one([fragments.passing(position)], fields, intervals, stats)
 
 
-def passing_readers(
+def select_readers(
     fragments: FragmentReaders,
     fields: Sequence[Field],
     intervals: Mapping[str, ValueInterval],
@@ -118,7 +118,7 @@ def passing_readers(
     Args:
         fragments: The fragments.
         fields: The columns of the intervals.
-        intervals: As `passing_fragments` takes them.
+        intervals: As `select_fragments` takes them.
         stats: Counts what is left out.
 
     Returns:
@@ -154,7 +154,7 @@ def _one_by_one(
     stats: ScanStats,
 ) -> Iterator[tuple[FragmentReader, Sequence[RowRange] | None]]:
     for fragment in fragments:
-        ranges = value_ranges.passing(fragment, fields, intervals)
+        ranges = value_ranges.find_passing(fragment, fields, intervals)
         if ranges is not None:
             stats.rows_skipped += fragment.physical_rows - count_rows(ranges)
             stats.fragments_skipped += not ranges

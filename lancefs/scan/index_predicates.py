@@ -108,7 +108,7 @@ def _test(node: ExpressionNode, fields: Mapping[str, Field], is_negated: bool) -
     name = field.name
 
     def passes(array: pa.Array) -> Mask:
-        return condition.passed(pa.RecordBatch.from_arrays([array], names=[name]))
+        return condition.evaluate(pa.RecordBatch.from_arrays([array], names=[name]))
 
     return ColumnTest(
         field.id,

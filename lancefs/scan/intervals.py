@@ -185,7 +185,7 @@ def interval_of(test: SingleCondition, data_type: pa.DataType) -> Interval | Non
         data_type: Type of the column.
     """
     if isinstance(test, Comparison):
-        return _compared(test, data_type)
+        return _interval_of_comparison(test, data_type)
     if not isinstance(test, Membership):
         return None
     bounds, is_alike = stored_bounds(data_type), test.values.type == data_type
@@ -199,7 +199,7 @@ def interval_of(test: SingleCondition, data_type: pa.DataType) -> Interval | Non
     return Interval(test.column, int(among.numbers[0]), int(among.numbers[-1]), among)
 
 
-def _compared(comparison: Comparison, data_type: pa.DataType) -> Interval | None:
+def _interval_of_comparison(comparison: Comparison, data_type: pa.DataType) -> Interval | None:
     bounds = stored_bounds(data_type)
     if bounds is None:
         return None

@@ -23,7 +23,7 @@ from lancefs.datafile.row_ranges import RowRanges, as_ranges, count_rows
 from lancefs.datafile.validity import validity_array
 from lancefs.forks import cached_property
 from lancefs.scan.batch_schema import schema_of
-from lancefs.scan.decoded_columns import columns_at_once, masked, read_columns, with_values
+from lancefs.scan.decoded_columns import columns_at_once, look_up_values, mask_columns, read_columns
 from lancefs.scan.index_claims import check_claims
 from lancefs.scan.mapped_memory import Mapped
 from lancefs.scan.morsels import DecodedMorsel, Morsel, decoded_bytes
@@ -143,7 +143,7 @@ class MorselReader:
                     return self._decode(morsel, by_item, pace)
             except TooLarge:
                 fewer = -(-morsel.rows // self.request.settings.retry_divisor)
-                morsel = morsel.head(fewer).limited(fewer)
+                morsel = morsel.head(fewer).limit(fewer)
         with self._budget():
             return self._decode(morsel, by_item, pace)
 
@@ -199,12 +199,12 @@ class MorselReader:
         fields = self._all_fields()
         columns = read_columns(request, morsel.fragment, fields, ranges, forms)
         tested = self._as_tested(columns, by_item)
-        passed = condition.passed(self._filter_batch(tested, len(offsets)))
+        passed = condition.evaluate(self._filter_batch(tested, len(offsets)))
         if morsel.claims:
             self._check_candidates(morsel, columns, passed)
         size = decoded_bytes(columns)
         if not passed.all():
-            columns, offsets = masked(columns, passed), offsets[passed]
+            columns, offsets = mask_columns(columns, passed), offsets[passed]
         mask[offsets - morsel.start] = True
         returned = self._look_up(self._only_returned(columns), by_item)
         batch = self._batch(morsel.fragment, returned, len(offsets))
@@ -235,7 +235,7 @@ class MorselReader:
         most = settings.table_bytes if request.is_collected else settings.stream_bytes
         with counting() as counters, limited(most), self._budget():
             columns = read_columns(request, source, self._all_fields(), ranges, AS_VALUES)
-            passed = condition.passed(self._filter_batch(columns, len(offsets)))
+            passed = condition.evaluate(self._filter_batch(columns, len(offsets)))
         if not passed.all():
             start = 0
             for reader, local in source.parts(ranges):
@@ -243,7 +243,7 @@ class MorselReader:
                 own = {id: column[part] for id, column in columns.items()}
                 number = reader.fragment.id
                 check_claims(claims_in(number), number, own, passed[part])
-            columns = masked(columns, passed)
+            columns = mask_columns(columns, passed)
         request.stats.add_morsel(source.fragment_ids, len(offsets), counters)
         self.mapped.watch(source)
         # Of few rows, this is quicker than to use stored dictionaries.
@@ -278,7 +278,7 @@ class MorselReader:
         if seen is not None:
             seen.keep(columns)
         tested = self._as_tested(columns, by_item)
-        passed = condition.passed(self._filter_batch(tested, count_rows(ranges)))
+        passed = condition.evaluate(self._filter_batch(tested, count_rows(ranges)))
         if morsel.claims and morsel.candidates is not None:
             of_candidates = passed if mask is None or is_sparse else passed | ~mask
             self._check_candidates(morsel, columns, of_candidates)
@@ -290,7 +290,7 @@ class MorselReader:
             mask = passed = passed & mask
         size = decoded_bytes(columns) // 2
         returned = self._only_returned(columns)
-        return returned if passed.all() else masked(returned, passed), mask, size
+        return returned if passed.all() else mask_columns(returned, passed), mask, size
 
     def _seen(self, morsel: Morsel) -> Seen:
         """Return what keeps the ranges of the values of a morsel that is about to be read."""
@@ -328,7 +328,7 @@ class MorselReader:
     ) -> dict[int, pa.Array]:
         """Return columns to return, with values where these were put off until rows are chosen."""
         forms = self.request.forms
-        return with_values(columns, by_item - forms.dictionary, forms.decimal64)
+        return look_up_values(columns, by_item - forms.dictionary, forms.decimal64)
 
     def _filter_forms(self, morsel: Morsel) -> OutputForms:
         """Return the forms in which the filter columns of a morsel are read.
@@ -364,7 +364,7 @@ class MorselReader:
     ) -> dict[int, pa.Array]:
         """Return columns that were read, with values where the filter tests none by item."""
         forms = self.request.forms
-        return columns if by_item else with_values(columns, forms.dictionary, forms.decimal64)
+        return columns if by_item else look_up_values(columns, forms.dictionary, forms.decimal64)
 
     def _filter_batch(self, columns: Mapping[int, pa.Array], rows: int) -> pa.RecordBatch:
         """Return the filter columns as a batch."""
@@ -409,7 +409,7 @@ class MorselReader:
             group = fields[start : start + at_once]
             decoded = read_columns(request, fragment, group, morsel.ranges, read_forms)
             most = max(most, decoded_bytes(decoded))
-            columns |= self._look_up(masked(decoded, mask), by_item)
+            columns |= self._look_up(mask_columns(decoded, mask), by_item)
         return columns, most // 2
 
     def _is_sparse(self, mask: Mask, rows: int) -> bool:

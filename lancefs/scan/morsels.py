@@ -67,11 +67,11 @@ class Morsel(NamedTuple):
         """Return the first rows; all where there are fewer."""
         return self._replace(end=min(self.start + rows, self.end))
 
-    def limited(self, rows: int) -> Morsel:
+    def limit(self, rows: int) -> Morsel:
         """Return the same rows, with a limit to the length of morsels here."""
         return self._replace(max_rows=rows if self.max_rows is None else min(rows, self.max_rows))
 
-    def trimmed(self) -> Morsel:
+    def trim(self) -> Morsel:
         """Return the rows from the first candidate to the last one; none where there is none."""
         if self.candidates is None:
             return self

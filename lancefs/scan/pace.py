@@ -38,7 +38,7 @@ class Pace:
         self._budget = budget
         self._columns = columns
         self._settings = settings
-        self.rows = self._rounded(settings.longest_morsel_rows) if starts_long else batch_rows
+        self.rows = self._round(settings.longest_morsel_rows) if starts_long else batch_rows
         self._last_bytes = 0  # of the last morsel
         # Times fewer bytes than estimated that dictionary values are taken to have. Pages do not
         # record how often a value occurs; the estimate assumes that all occur equally often.
@@ -58,7 +58,7 @@ class Pace:
             self._doubt = max(1, min(doubt, 4 * self._doubt))
         if morsel.rows:
             rows = int(self._budget * morsel.rows / size)
-            self.rows = self._rounded(min(rows, self._settings.longest_morsel_rows, 4 * self.rows))
+            self.rows = self._round(min(rows, self._settings.longest_morsel_rows, 4 * self.rows))
             if morsel.max_rows is not None:
                 # A morsel that is planned longer than it can be is decoded piece by piece.
                 self.rows = min(self.rows, morsel.max_rows)
@@ -104,14 +104,14 @@ class Pace:
             return morsel
         fitting = sizes.rows_within(morsel.start, self._budget / share, self._doubt)
         if fitting < morsel.fragment.physical_rows - morsel.start:
-            rows = self._rounded(fitting)
+            rows = self._round(fitting)
             if fitting < morsel.rows:
                 morsel = morsel.head(rows)
-            morsel = morsel.limited(rows)
+            morsel = morsel.limit(rows)
         estimate = share * sizes.bytes_of(morsel.start, morsel.end)
         return morsel._replace(estimated_bytes=estimate)
 
-    def _rounded(self, rows: int) -> int:
+    def _round(self, rows: int) -> int:
         """Return whole batches, half a batch, or fewer rows where a half batch is too long."""
         # A little more than the budget is better than morsels of another length.
         for unit in (self._unit, max(self._unit // 2, 1)):
@@ -135,7 +135,7 @@ def _parts(morsel: Morsel, length_for: Callable[[int], int]) -> Iterator[Morsel]
     while morsel.rows:
         part = morsel.head(length_for(morsel.rows))
         morsel = morsel._replace(start=part.end)
-        part = part.trimmed()
+        part = part.trim()
         if part.rows:
             yield part
 

@@ -65,7 +65,7 @@ class ScanPlan:
             return None
         return self._request.index_use.answer
 
-    def claimed(self, fragments: Sequence[FragmentReader]) -> dict[int, int]:
+    def claimed_ends(self, fragments: Sequence[FragmentReader]) -> dict[int, int]:
         """Return the ends of the rows that indices name in each fragment, by its id."""
         answer = self.answer
         if answer is None or not answer.claims or answer.candidates is None:
@@ -109,10 +109,10 @@ class ScanPlan:
             return None
         if self.candidates() is not None:
             return None
-        from lancefs.scan.fragment_ranges import passing_readers
+        from lancefs.scan.fragment_ranges import select_readers
 
         fields = self.ranged_fields
-        return passing_readers(request.fragments, fields, self._intervals, request.stats)
+        return select_readers(request.fragments, fields, self._intervals, request.stats)
 
     def skip_offset(self) -> tuple[Sequence[FragmentReader], int, int]:
         """Leave out the rows that `offset` passes over; a filter must see them all.
@@ -179,7 +179,9 @@ class ScanPlan:
                 runs = many_in_runs(whole, most_rows, first)
                 yield from ((source, None) for source in runs)
                 return
-            for is_whole, group in groupby(self._passing(fragments), lambda each: each[1] is None):
+            for is_whole, group in groupby(
+                self._select_fragments(fragments), lambda each: each[1] is None
+            ):
                 if is_whole:
                     left = (fragment for fragment, _ in group)
                     runs = in_runs(left, most_rows)
@@ -222,7 +224,7 @@ class ScanPlan:
             and not (no_texts and isinstance(each, TextInterval))
         }
 
-    def _passing(
+    def _select_fragments(
         self, fragments: Sequence[FragmentReader]
     ) -> Iterator[tuple[FragmentReader, Sequence[RowRange] | None]]:
         """Yield fragments that may hold rows that pass, as far as earlier scans have seen.
@@ -232,9 +234,9 @@ class ScanPlan:
         fields = self.ranged_fields
         if not fields:
             return ((fragment, None) for fragment in fragments if self._may_pass(fragment))
-        from lancefs.scan.fragment_ranges import passing_fragments
+        from lancefs.scan.fragment_ranges import select_fragments
 
-        return passing_fragments(fragments, fields, self._intervals, self._request.stats)
+        return select_fragments(fragments, fields, self._intervals, self._request.stats)
 
     def _may_pass(self, fragment: FragmentReader) -> bool:
         """Return whether a fragment may hold rows that pass, as far as its metadata tells.

@@ -65,7 +65,7 @@ class _RangesFolder:
         self.loaded: set[str] = set()
 
 
-_kept = _RangesFolder()
+_state = _RangesFolder()
 _lock = Lock()
 
 
@@ -81,14 +81,14 @@ def keep_ranges(directory: str | os.PathLike[str] | None) -> None:
             to keep ranges in memory only.
     """
     with _lock:
-        _kept.folder = None if directory is None else PrivateFolder(Path(directory))
-        _kept.loaded.clear()
+        _state.folder = None if directory is None else PrivateFolder(Path(directory))
+        _state.loaded.clear()
 
 
 def forget() -> None:
     """Load ranges from disk again when they are next asked for."""
     with _lock:
-        _kept.loaded.clear()
+        _state.loaded.clear()
 
 
 def load(root: str) -> None:
@@ -97,15 +97,15 @@ def load(root: str) -> None:
     Args:
         root: Directory of the table, local.
     """
-    folder = _kept.folder
-    if folder is None or root in _kept.loaded:
+    folder = _state.folder
+    if folder is None or root in _state.loaded:
         return
     with _lock:
-        if root in _kept.loaded:
+        if root in _state.loaded:
             return
         for entry in _read(folder, root):
             value_ranges.restore(f"{root}/{entry.name}", entry.field_id, entry.zones)
-        _kept.loaded.add(root)
+        _state.loaded.add(root)
 
 
 def save(root: str) -> None:
@@ -114,7 +114,7 @@ def save(root: str) -> None:
     Args:
         root: Directory of the table, local.
     """
-    folder = _kept.folder
+    folder = _state.folder
     if folder is None:
         return
     with _lock:
@@ -161,7 +161,7 @@ def _format(root: str, entries: list[_ColumnRanges]) -> bytes:
     for name, field_id, zones in entries:
         number = types.setdefault(zones.data_type, len(types))
         columns = files.setdefault((name, zones.identity), [])
-        parts = zones.seen.tolist(), _listed(zones.low), _listed(zones.high)
+        parts = zones.seen.tolist(), _to_json(zones.low), _to_json(zones.high)
         columns.append([field_id, number, zones.low.dtype.str, *parts])
     schema = pa.schema([(str(number), each) for each, number in types.items()])
     content = {
@@ -205,15 +205,15 @@ def _zones(
     identity: Any, data_type: pa.DataType, dtype: str, seen: Any, low: Any, high: Any
 ) -> ZoneRanges:
     shaped = np.array(seen, np.int64).reshape(-1, 2)
-    return ZoneRanges(identity, data_type, shaped, _unlisted(low, dtype), _unlisted(high, dtype))
+    return ZoneRanges(identity, data_type, shaped, _from_json(low, dtype), _from_json(high, dtype))
 
 
-def _listed(bounds: Numbers) -> list[Any]:
+def _to_json(bounds: Numbers) -> list[Any]:
     """Return bounds as JSON has them: keys of texts as texts of a letter a byte."""
     listed: list[Any] = bounds.tolist()
     return [key.decode("latin-1") for key in listed] if bounds.dtype.kind == "S" else listed
 
 
-def _unlisted(listed: list[Any], dtype: str) -> Numbers:
+def _from_json(listed: list[Any], dtype: str) -> Numbers:
     is_text = np.dtype(dtype).kind == "S"
     return np.array([key.encode("latin-1") for key in listed] if is_text else listed, dtype)

@@ -60,15 +60,15 @@ def decode_ahead(
     """
 
     def decode() -> Iterator[DecodedMorsel]:
-        left = (yield from _inline(morsels, reader, pace)) if begins_here else morsels
-        yield from _in_threads(left, reader, pace, spares_memory)
+        left = (yield from _decode_inline(morsels, reader, pace)) if begins_here else morsels
+        yield from _decode_in_threads(left, reader, pace, spares_memory)
 
     for decoded in decode():
         pace.learn(decoded)
         yield decoded
 
 
-def _in_threads(
+def _decode_in_threads(
     morsels: Iterator[Morsel], reader: MorselReader, pace: Pace, spares_memory: bool
 ) -> Iterator[DecodedMorsel]:
     """Decode morsels in threads, in order; closing the generator stops the threads."""
@@ -111,17 +111,17 @@ def _cut(morsels: Iterator[Morsel], reader: MorselReader, pace: Pace) -> Iterato
     What decoding leaves of a morsel waits until that is done; several parts have several threads.
     So has the last morsel, if a filter makes batches of any length.
     """
-    for morsel in morsels if reader.request.filter is None else _last_shared(morsels, pace):
+    for morsel in morsels if reader.request.filter is None else _share_last(morsels, pace):
         rest: Morsel | None = morsel
         while rest is not None:
-            part = _beginning(rest, reader, pace)
+            part = _fit_if_known(rest, reader, pace)
             rest = rest.after(part)
-            part = part.trimmed()
+            part = part.trim()
             if part.rows:
                 yield part
 
 
-def _beginning(morsel: Morsel, reader: MorselReader, pace: Pace) -> Morsel:
+def _fit_if_known(morsel: Morsel, reader: MorselReader, pace: Pace) -> Morsel:
     """Return as many rows of a morsel as are decoded together, if that is known."""
     if morsel.rows <= _MIN_CUT:
         return morsel
@@ -131,7 +131,7 @@ def _beginning(morsel: Morsel, reader: MorselReader, pace: Pace) -> Morsel:
         return morsel
 
 
-def _last_shared(morsels: Iterator[Morsel], pace: Pace) -> Iterator[Morsel]:
+def _share_last(morsels: Iterator[Morsel], pace: Pace) -> Iterator[Morsel]:
     """Yield morsels, and in place of the last one as many parts of it as there are threads."""
     last = next(morsels, None)
     for morsel in morsels:
@@ -142,7 +142,7 @@ def _last_shared(morsels: Iterator[Morsel], pace: Pace) -> Iterator[Morsel]:
         yield from pace.share(last, THREADS)
 
 
-def _inline(
+def _decode_inline(
     morsels: Iterator[Morsel], reader: MorselReader, pace: Pace
 ) -> Generator[DecodedMorsel, None, Iterator[Morsel]]:
     """Decode morsels in this thread, as long as that is done before threads would pay.

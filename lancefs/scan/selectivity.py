@@ -44,20 +44,20 @@ class Selectivity(NamedTuple):
     """What a filter keeps of a table, as a sample tells.
 
     Attributes:
-        kept: The share of rows that pass, from 0 to 1.
+        passing_share: The share of rows that pass, from 0 to 1.
         left_out: The share of rows that lie in longer runs of rows none of which passes.
     """
 
-    kept: float
+    passing_share: float
     left_out: float
 
     @property
     def is_scattered(self) -> bool:
         """Whether most of the rows that do not pass lie between rows that do."""
-        return self.left_out < (1 - self.kept) / 2 or self.kept == 1
+        return self.left_out < (1 - self.passing_share) / 2 or self.passing_share == 1
 
 
-def estimated(filter: pc.Expression, version: OpenVersion) -> Selectivity | None:
+def estimate_selectivity(filter: pc.Expression, version: OpenVersion) -> Selectivity | None:
     """Estimate how many rows a filter keeps.
 
     Args:
@@ -90,7 +90,7 @@ def _estimate(filter: pc.Expression, version: OpenVersion) -> Selectivity | None
     if any(array is None for array in sample):
         return None
     names = [field.name for field in known.fields]
-    passed = known.condition.passed(pa.RecordBatch.from_arrays(sample, names))
+    passed = known.condition.evaluate(pa.RecordBatch.from_arrays(sample, names))
     counts = passed.view(np.uint8).reshape(_RUNS, _RUN_ROWS).sum(axis=1)
     return Selectivity(int(counts.sum()) / len(passed), 1 - np.count_nonzero(counts) / _RUNS)
 

@@ -96,13 +96,13 @@ def cast(operand: Operand, target: pa.DataType) -> Operand:
 def _cast_values(values: Typed, target: pa.DataType) -> Typed:
     if values.type.equals(target):
         return values
-    expression = _converted(values, target)
+    expression = _convert(values, target)
     if expression is None:
         raise Refused(f"{values.type} cannot be cast to {target}", values.start)
     return result(expression, target, values)
 
 
-def _converted(values: Typed, target: pa.DataType) -> pc.Expression | None:
+def _convert(values: Typed, target: pa.DataType) -> pc.Expression | None:
     """Return values in another type; None where the types do not convert."""
     source = values.type
     if pa.types.is_null(source):

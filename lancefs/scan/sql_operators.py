@@ -263,12 +263,12 @@ def _join(join: Callable[[Any, Any], Any], terms: list[Typed]) -> Typed:
 def _join_two(join: Callable[[Any, Any], Any], left: Typed, right: Typed) -> Typed:
     total = left.terms + right.terms
     if total > _LONGEST_CHAIN:
-        left, right, total = _sealed(left), _sealed(right), 2
+        left, right, total = _seal(left), _seal(right), 2
     joined = condition(join(left.expression, right.expression), left, right)
     return replace(joined, terms=total)
 
 
-def _sealed(chain: Typed) -> Typed:
+def _seal(chain: Typed) -> Typed:
     """Return a condition that Arrow does not join with those around it."""
     return condition(~~chain.expression, chain) if chain.terms > 1 else chain
 
@@ -410,7 +410,7 @@ def _as_number(operand: Operand, other: Operand) -> Typed:
     return values
 
 
-def negative(operand: Operand) -> Operand:
+def change_sign(operand: Operand) -> Operand:
     """Return a number with the other sign.
 
     Raises:

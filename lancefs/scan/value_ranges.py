@@ -50,7 +50,7 @@ _MAX_ITEMS = 4096
 
 _Key: TypeAlias = tuple[Hashable, int]
 # The file of a column, and the identity of its bytes before a read; None for none.
-_KnownFile: TypeAlias = tuple[File | None, Hashable | None]
+_FileIdentity: TypeAlias = tuple[File | None, Hashable | None]
 Numbers: TypeAlias = np.ndarray[Any, Any]
 
 
@@ -86,9 +86,9 @@ class ZoneRanges:
         seen = self.seen[first:last]
         return bool(((seen[:, 0] <= starts) & (seen[:, 1] >= ends)).all())
 
-    def excluded(self, interval: ValueInterval) -> Ints:
+    def find_outside(self, interval: ValueInterval) -> Ints:
         """Return ranges of rows of which no value lies within an interval."""
-        out = misses(self.low, self.high, interval)
+        out = are_outside(self.low, self.high, interval)
         return self.seen[out & (self.seen[:, 0] < self.seen[:, 1])]
 
 
@@ -108,7 +108,7 @@ _known = _Known()
 _lock = Lock()
 
 
-def misses(low: Numbers, high: Numbers, interval: ValueInterval) -> Mask:
+def are_outside(low: Numbers, high: Numbers, interval: ValueInterval) -> Mask:
     """Tell which ranges of values have no value within an interval.
 
     Args:
@@ -146,7 +146,7 @@ def count_changes() -> int:
     return _known.changes
 
 
-def passing(
+def find_passing(
     fragment: FragmentReader, fields: Sequence[Field], intervals: Mapping[str, ValueInterval]
 ) -> list[RowRange] | None:
     """Return the ranges of rows of a fragment that may lie within all of some intervals.
@@ -164,7 +164,7 @@ def passing(
         file = file_of(fragment, field)
         zones = None if file is None else zones_of(file, field)
         if file is not None and zones is not None and zones.identity == file.identity():
-            excluded.append(zones.excluded(intervals[field.name]))
+            excluded.append(zones.find_outside(intervals[field.name]))
     if not any(len(each) for each in excluded):
         return None
     return _rest(np.concatenate(excluded), fragment.physical_rows)
@@ -187,9 +187,9 @@ class Seen:
     ) -> None:
         parts = fragment.parts([(start, end)]) if fields else []
         self._ranges = [ranges[0] for _, ranges in parts]
-        self._wanted: list[tuple[Field, Sequence[_KnownFile]]] = []
+        self._wanted: list[tuple[Field, Sequence[_FileIdentity]]] = []
         for field in fields:
-            files = _unseen(parts, field)
+            files = _find_unseen(parts, field)
             if files is not None:
                 self._wanted.append((field, files))
 
@@ -242,14 +242,14 @@ def forget() -> None:
     _known.zones.clear()
 
 
-def _unseen(
+def _find_unseen(
     parts: Sequence[tuple[FragmentReader, Sequence[RowRange]]], field: Field
-) -> list[_KnownFile] | None:
+) -> list[_FileIdentity] | None:
     """Return the files of fragments that hold a column, with the identities of their bytes.
 
     None where all rows were seen before.
     """
-    found: list[_KnownFile] = []
+    found: list[_FileIdentity] = []
     is_seen = True
     for reader, ((start, end),) in parts:
         file = file_of(reader, field)
@@ -283,7 +283,7 @@ def _keep(place: Hashable, identity: Hashable, field: Field, array: pa.Array, st
     with _lock:
         known = _known.zones.peek(key)
         if known is not None and (known.identity, known.data_type) == (identity, data_type):
-            seen, low, high = _merged(known, seen, low, high)
+            seen, low, high = _merge(known, seen, low, high)
         zones = ZoneRanges(identity, data_type, seen, low, high)
         _known.zones.put(key, zones, zones.cost)
         _known.changes += 1
@@ -317,7 +317,7 @@ def _bounds_of(array: pa.Array, starts: Ints) -> tuple[Numbers, Numbers]:
     if pa.types.is_dictionary(array.type):
         return _bounds_of_items(array, starts)
     sign = "u" if pa.types.is_unsigned_integer(array.type) else "i"
-    return _reduced(array, stored_values(array, f"<{sign}{array.type.bit_width // 8}"), starts)
+    return _reduce_zones(array, stored_values(array, f"<{sign}{array.type.bit_width // 8}"), starts)
 
 
 def _bounds_of_items(array: pa.DictionaryArray, starts: Ints) -> tuple[Numbers, Numbers]:
@@ -327,7 +327,7 @@ def _bounds_of_items(array: pa.DictionaryArray, starts: Ints) -> tuple[Numbers, 
     ranks = np.append(ranks + 1, 0)  # of a null, too, in an array without items
 
     def bounds(part: pa.DictionaryArray, starts: Ints) -> tuple[Numbers, Numbers]:
-        low, high = _reduced(part, ranks.take(indices_of(part)), starts)
+        low, high = _reduce_zones(part, ranks.take(indices_of(part)), starts)
         return ordered.take(low, mode="clip"), ordered.take(high, mode="clip")
 
     if len(keys) and len(starts) > 1:
@@ -338,7 +338,7 @@ def _bounds_of_items(array: pa.DictionaryArray, starts: Ints) -> tuple[Numbers, 
     return bounds(array, starts)
 
 
-def _reduced(array: pa.Array, values: Numbers, starts: Ints) -> tuple[Numbers, Numbers]:
+def _reduce_zones(array: pa.Array, values: Numbers, starts: Ints) -> tuple[Numbers, Numbers]:
     """Return the least and the greatest number in each zone, nulls left out."""
     least, most = _limits(values.dtype)
     valid = valid_slots(array)
@@ -359,7 +359,7 @@ def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
     return limits.min, limits.max
 
 
-def _merged(
+def _merge(
     known: ZoneRanges, seen: Ints, low: Numbers, high: Numbers
 ) -> tuple[Ints, Numbers, Numbers]:
     """Join ranges of the same column, zone by zone.

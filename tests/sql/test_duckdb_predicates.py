@@ -80,7 +80,7 @@ def test_conditions_are_translated_as_by_duckdb(
     schema = pa.schema([field])
     for condition in _conditions(name, values, parts):
         expected = to_arrow(condition, schema)
-        assert predicates.translated(condition, schema).equals(expected), condition.fragment()
+        assert predicates.translate(condition, schema).equals(expected), condition.fragment()
         known = predicates._known(condition, schema)
         assert known is not None
         assert known.equals(expected)
@@ -97,7 +97,7 @@ def test_members_are_translated_to_the_same_rows(
     from duckdb._sources.nodes import Col, In, Lit
     from duckdb._sources.to_arrow import to_arrow
 
-    from duckdb_adapter.sources.predicates import translated
+    from duckdb_adapter.sources.predicates import translate
 
     condition = In(Col(("c",)), [Lit(value, name) for value in values])
     is_zoned = pa.types.is_timestamp(kind) and kind.tz is not None  # DuckDB tells microseconds
@@ -107,9 +107,9 @@ def test_members_are_translated_to_the_same_rows(
     found = [
         rows.append_column("row", pa.array(range(len(rows)))).filter(expression)
         for expression in (
-            translated(condition, schema),
+            translate(condition, schema),
             to_arrow(condition, schema),
-            pc.invert(translated(condition, schema)),
+            pc.invert(translate(condition, schema)),
             pc.invert(to_arrow(condition, schema)),
         )
     ]
@@ -132,16 +132,16 @@ def test_times_between_two_units_are_compared_as_by_duckdb(
     from duckdb._sources.nodes import Binary, Col, In, Lit
     from duckdb._sources.to_arrow import to_arrow
 
-    from duckdb_adapter.sources.predicates import translated
+    from duckdb_adapter.sources.predicates import translate
 
     schema = pa.schema([pa.field("c", kind)])
     column, constant = Col(("c",)), Lit(between, name)
     for operator in ("=", "!=", "<", "<=", ">", ">="):
         condition = Binary(operator, column, constant)
-        assert translated(condition, schema).equals(to_arrow(condition, schema))
+        assert translate(condition, schema).equals(to_arrow(condition, schema))
     rows = pa.table({"c": pa.array([0, 1, None, 2], kind)})
     member = In(column, [constant])
-    assert rows.filter(translated(member, schema)).equals(rows.filter(to_arrow(member, schema)))
+    assert rows.filter(translate(member, schema)).equals(rows.filter(to_arrow(member, schema)))
 
 
 @pytest.mark.parametrize(
@@ -150,23 +150,23 @@ def test_times_between_two_units_are_compared_as_by_duckdb(
 def test_constants_of_other_types_are_refused_as_by_duckdb(name: str, value: Any) -> None:
     from duckdb._sources.nodes import Binary, Col, Lit, Untranslatable
 
-    from duckdb_adapter.sources.predicates import translated
+    from duckdb_adapter.sources.predicates import translate
 
     schema = pa.schema([pa.field("c", pa.int64())])
     with pytest.raises(Untranslatable):
-        translated(Binary("=", Col(("c",)), Lit(value, name)), schema)
+        translate(Binary("=", Col(("c",)), Lit(value, name)), schema)
 
 
 def test_conditions_that_are_nested_too_deeply_are_left_to_duckdb() -> None:
     from duckdb._sources.nodes import Binary, Col, Lit, Untranslatable
 
-    from duckdb_adapter.sources.predicates import translated
+    from duckdb_adapter.sources.predicates import translate
 
     deep = one = Binary("=", Col(("c",)), Lit(1, "BIGINT"))
     for _ in range(10_000):
         deep = Binary("OR", deep, one)
     with pytest.raises(Untranslatable):
-        translated(deep, pa.schema([pa.field("c", pa.int64())]))
+        translate(deep, pa.schema([pa.field("c", pa.int64())]))
 
 
 def test_many_terms_of_several_columns_are_answered(table: Path) -> None:
