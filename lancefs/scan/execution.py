@@ -110,7 +110,15 @@ class Scan:
     def _count(
         self, batches: Iterable[pa.RecordBatch], is_collected: bool
     ) -> Iterator[pa.RecordBatch]:
-        """Yield batches, counted; refuse more than may be kept, where all are."""
+        """Yield batches, and count them.
+
+        Args:
+            batches: The batches.
+            is_collected: Whether the consumer keeps all batches.
+
+        Raises:
+            MemoryLimitExceeded: The batches that are kept take more than `max_memory`.
+        """
         most, kept = self._request.settings.max_memory, 0
         for batch in batches:
             self._request.stats.add_batch(batch.num_rows)
@@ -124,7 +132,7 @@ class Scan:
             yield batch
 
     def _read_by_sound_indices(self) -> Iterator[pa.RecordBatch]:
-        """Yield batches; from the beginning again where an index turns out to be wrong."""
+        """Yield batches; begin anew without an index that turns out to be wrong."""
         while True:
             try:
                 yield from self._read_limited()
@@ -135,7 +143,7 @@ class Scan:
                 return
 
     def _read_limited(self) -> Iterator[pa.RecordBatch]:
-        """Yield batches, offset and limit applied."""
+        """Yield batches of the rows within offset and limit."""
         request = self._request
         left = request.limit
         if left is not None and request.filter is None and request.is_short:
@@ -183,7 +191,7 @@ class Scan:
             range_files.save(root)
 
     def _read_few(self) -> Sequence[pa.RecordBatch] | None:
-        """Return the rows that pass, where few local rows may; None where morsels are decoded."""
+        """Return the rows that pass, if few local rows may; None if morsels have to be decoded."""
         request, candidates = self._request, self._plan.candidates()
         if candidates is None or request.filter is None or request.blobs == "bytes":
             return None
@@ -301,7 +309,7 @@ class Scan:
         return chain.from_iterable(self._do_each(lambda part: self._reader.take(*part), runs))
 
     def _do_each(self, do: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
-        """Yield what is done with each of some fragments, of which few are open at a time.
+        """Call a function for items of fragments, few of which are open at a time; see `do_each`.
 
         The requests of a remote table's fragments are under way together.
         """
@@ -369,7 +377,7 @@ class Scan:
 def _skip_and_limit(
     batches: Iterable[pa.RecordBatch], skip: int, left: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of batches behind some of them, as many as are wanted.
+    """Yield the rows of batches after the first ones, as many as are wanted.
 
     Args:
         batches: The batches.

@@ -448,7 +448,7 @@ def _values(node: ExpressionNode, name: str, depth: int = 0) -> Intervals | None
     comparison = as_comparison(node)
     if comparison is None or comparison.column != name or comparison.value is None:
         return None
-    return _allowed(comparison.operator, comparison.value)
+    return _integers_allowed(comparison.operator, comparison.value)
 
 
 def as_comparison(node: ExpressionNode) -> Comparison | None:
@@ -464,7 +464,7 @@ def as_comparison(node: ExpressionNode) -> Comparison | None:
     return Comparison(right.name, _MIRRORED[node.name], left.value)
 
 
-def _allowed(operator: str, literal: pa.Scalar) -> Intervals | None:
+def _integers_allowed(operator: str, literal: pa.Scalar) -> Intervals | None:
     """Return the integers that compare with a literal; None if the literal is no integer."""
     value = literal.as_py()
     if value is None:

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from lancefs.scan.stats import ScanStats
     from lancefs.table.fragment_reader import FragmentReader
 
-# Of fewer fragments, gathering would save little; of more, not all are kept in mind.
+# With fewer fragments, gathering would save little; with more, `value_ranges` does not keep all.
 _FEWEST, _MOST = 16, 16 * 1024
-# Fragments that are asked before all are: mostly a scan has seen all of a column, or nothing.
+# Fragments that are looked at before all are: mostly a scan has seen all of a column, or nothing.
 _PROBES = 8
 # Bytes that a process keeps, and what a fragment takes of them: its bounds, and the path and the
 # identity of its file where these are in nobody else's memory.
@@ -49,7 +49,7 @@ class _Gathered:
         low: The least value of each fragment; any number where it was not seen.
         high: The greatest one.
         places: The path of each fragment's file.
-        identities: Of the bytes of the files.
+        identities: Identity of the bytes of each file; None where it was not seen.
         changes: `value_ranges.count_changes()` when they were gathered.
     """
 
@@ -83,7 +83,8 @@ def select_fragments(
     Args:
         fragments: The fragments.
         fields: The columns of the intervals.
-        intervals: Within all of which the values of a row have to lie, by the names of the columns.
+        intervals: By the names of the columns, the intervals within all of which the values of a
+            row have to lie.
         stats: Counts what is left out.
 
     Yields:
@@ -165,7 +166,7 @@ def _one_by_one(
 def _known_ranges(
     fragments: Iterable[FragmentReader], fields: Sequence[Field]
 ) -> list[tuple[str, _Gathered]]:
-    """Return what is known of some columns, by name; nothing where it is not worth gathering."""
+    """Return what is known of some columns, by name; [] where it is not worth gathering."""
     if not isinstance(fragments, FragmentReaders) or not _FEWEST <= len(fragments) <= _MOST:
         return []
     if not fragments.are_local or fragments.row_counts is None:

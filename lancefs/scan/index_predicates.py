@@ -339,7 +339,7 @@ def _key(value: pa.Scalar, data_type: pa.DataType) -> object:
 
 
 def _points(values: pa.Array, data_type: pa.DataType) -> list[KeyInterval] | None:
-    """Return the sort keys of the values of an IN; None if they are not such as the column has."""
+    """Return the sort keys of the values of an IN; None if the column has no such values."""
     if values.type != data_type:
         is_alike = any(is_kind(values.type) and is_kind(data_type) for is_kind in _ALIKE)
         if not is_alike:

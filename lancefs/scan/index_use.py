@@ -56,10 +56,10 @@ class IndexUse:
         return self._answer[0]
 
     def give_up(self, error: WrongIndex) -> None:
-        """Ask some segments no more, which named a row that does not pass.
+        """Stop asking the segments that named a row that does not pass.
 
         Args:
-            error: Says which.
+            error: Says which segments did.
         """
         indices, _ = self._asked
         assert indices is not None
@@ -70,8 +70,9 @@ class IndexUse:
     def fragments_to_test(self, own: Sequence[FragmentReader]) -> Sequence[FragmentReader]:
         """Return the fragments whose named rows are tested before the first batch goes out.
 
-        A wrong row number may name a row of a fragment that others read. So all few rows are
-        tested, once, where only some fragments are read.
+        A wrong row number may name a row of a fragment that another process reads. So, where only
+        some fragments are read and few rows are named, the named rows of all fragments are tested,
+        once.
 
         Args:
             own: The fragments that are read.
@@ -109,7 +110,7 @@ class IndexUse:
             yield
 
     def _closed_files(self) -> list[tuple[FragmentReader, DataFile]]:
-        """Return the data files of a remote table that are not open; none of a large table."""
+        """Return the data files of a remote table that are not open; [] for a large table."""
         readers = self._version.readers
         if self._version.files.store.is_local or len(readers) > _OPENED_AHEAD:
             return []
@@ -126,7 +127,7 @@ class IndexUse:
         return indices.look_up_once(predicate, bytes_of(self._known.condition.expression))
 
     def count(self) -> Count | None:
-        """Count the rows of the filter in the fragments that an index covers; None if none tells.
+        """Count the rows of the filter in the fragments that an index covers; None without one.
 
         Raises:
             MissingFile: A deletion file is gone.
@@ -145,7 +146,7 @@ class IndexUse:
 
     @cached_property
     def _asked(self) -> tuple[TableIndices | None, Predicate | None]:
-        """The indices of the version, and what they can be asked; None where there is nothing."""
+        """The indices of the version and what they can be asked; None for what there is not."""
         if self._version.manifest.index_section is None:
             return None, None
         from lancefs.index.lookup import indices_of

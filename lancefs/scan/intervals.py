@@ -1,7 +1,8 @@
 """Conditions on single columns as intervals of their values.
 
-An interval of numbers says exactly which values pass. One of texts is of their keys, which are
-their first bytes (`kernels.bounds`): no text with another key passes, nor do all with these keys.
+An interval of numbers says exactly which values pass. An interval of texts is one of their keys,
+which are their first bytes (`kernels.bounds`): no text passes whose key is outside of it, but not
+all texts pass whose keys are inside of it.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ def intersect(intervals: dict[str, AnyInterval], interval: AnyInterval) -> None:
 
 
 def text_interval_of(test: SingleCondition, data_type: pa.DataType) -> TextInterval | None:
-    """Return an interval of keys outside of which no text passes a condition; None for others.
+    """Return an interval with the keys of all texts that pass; None where a condition sets none.
 
     Args:
         test: The condition.
@@ -178,7 +179,7 @@ def text_interval_of(test: SingleCondition, data_type: pa.DataType) -> TextInter
 
 
 def interval_of(test: SingleCondition, data_type: pa.DataType) -> Interval | None:
-    """Return a condition as a range of stored numbers, or some numbers in a range; None for others.
+    """Return a condition as an interval of stored numbers; None for any other condition.
 
     Args:
         test: The condition.

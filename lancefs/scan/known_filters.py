@@ -136,7 +136,7 @@ def _understand(filters: Sequence[pc.Expression | str], version: OpenVersion) ->
 
 
 def _cost(key: Sequence[bytes | str], known: KnownFilter) -> int:
-    """Return how many bytes a filter counts; more than are kept if it may take much memory."""
+    """Return the bytes that a filter counts; more than the cache has if it takes much memory."""
     tree = known.condition.tree
     # To look values up in a set, a table of up to some MB is made (`conditions.NumberSet`).
     is_small = tree is not None and not _has_set(tree)

@@ -99,7 +99,7 @@ class MorselReader:
         return expanding(request.settings.max_memory, columns, SCAN_MEMORY)
 
     def read(self, morsel: Morsel, pace: Pace) -> DecodedMorsel:
-        """Decode a morsel, or its beginning where its rows are long; only rows to return.
+        """Decode the rows to return of a morsel, or of its beginning where its rows are long.
 
         Args:
             morsel: The morsel, of at least one row.
@@ -217,7 +217,7 @@ class MorselReader:
         offsets: Ints,
         claims_in: Callable[[int], Sequence[IndexClaim]],
     ) -> pa.RecordBatch:
-        """Return those of few rows that pass, all of them decoded at once.
+        """Decode few rows at once, and return those that pass the filter.
 
         Args:
             source: A fragment, or a run of fragments.
@@ -258,7 +258,7 @@ class MorselReader:
 
         Returns:
             The returned columns of those that were read, of the rows that pass; the mask of these
-            rows in the morsel; and the bytes that count for what is dropped at once.
+            rows in the morsel; and the bytes that are counted for columns that are dropped at once.
         """
         request = self.request
         is_sparse = mask is not None and (
@@ -390,7 +390,7 @@ class MorselReader:
         """Decode the other columns for all rows, some columns at a time, and choose masked rows.
 
         Returns:
-            The columns, and the bytes that count for what is dropped at once.
+            The columns, and the bytes that are counted for columns that are dropped at once.
         """
         request, forms, fragment = self.request, self.request.forms, morsel.fragment
         fields = [field for field in request.fields if field.id not in known]

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 def fits(candidates: Mapping[int, Sequence[RowRange] | None], most: int) -> bool:
-    """Tell whether the rows that may pass a filter are known, and no more than some.
+    """Tell whether the rows that may pass a filter are known and few.
 
     Args:
         candidates: By fragment id, ranges of rows; None for all rows of the fragment.
-        most: Number of rows, and of fragments.
+        most: The greatest number of rows, and of fragments, that is few.
     """
     if len(candidates) > most:
         return False
@@ -50,7 +50,7 @@ def read_named(
     claims_in: Callable[[int], Sequence[IndexClaim]],
     batch_rows: int,
 ) -> list[pa.RecordBatch] | None:
-    """Read those of few rows that pass a filter.
+    """Read few named rows, and return those that pass a filter.
 
     Args:
         reader: Decodes them.

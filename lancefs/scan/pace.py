@@ -40,13 +40,13 @@ class Pace:
         self._settings = settings
         self.rows = self._round(settings.longest_morsel_rows) if starts_long else batch_rows
         self._last_bytes = 0  # of the last morsel
-        # Times fewer bytes than estimated that dictionary values are taken to have. Pages do not
-        # record how often a value occurs; the estimate assumes that all occur equally often.
+        # The factor by which dictionary values are taken to have fewer bytes than estimated. Pages
+        # do not record how often a value occurs; the estimate assumes that all occur equally often.
         self._doubt = 1.0
 
     @property
     def largest(self) -> int:
-        """Bytes that values of a morsel may have whose sizes are only known while decoding."""
+        """Bytes that a morsel may have where the sizes of values are only known while decoding."""
         return 2 * self._budget
 
     def learn(self, decoded: DecodedMorsel) -> None:
@@ -141,5 +141,5 @@ def _parts(morsel: Morsel, length_for: Callable[[int], int]) -> Iterator[Morsel]
 
 
 def _length(rows: int, parts: int, unit: int) -> int:
-    """Return how many rows the longest one of equal parts has: whole units."""
+    """Return the number of rows of the longest of equal parts, a multiple of a unit of rows."""
     return -(-rows // (parts * unit)) * unit

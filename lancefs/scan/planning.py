@@ -66,7 +66,7 @@ class ScanPlan:
         return self._request.index_use.answer
 
     def claimed_ends(self, fragments: Sequence[FragmentReader]) -> dict[int, int]:
-        """Return the ends of the rows that indices name in each fragment, by its id."""
+        """Return the offset after the last row that indices name in a fragment, by fragment id."""
         answer = self.answer
         if answer is None or not answer.claims or answer.candidates is None:
             return {}
@@ -103,7 +103,10 @@ class ScanPlan:
 
     @cached_property
     def passing_whole(self) -> FragmentReaders | None:
-        """Those of many local fragments that may hold rows that pass, if all ranges are known."""
+        """The fragments that may hold rows that pass, of many local ones with known ranges.
+
+        None where they are few or remote, or a range is not known.
+        """
         request = self._request
         if not self.ranged_fields or not are_several_local(request.fragments):
             return None
@@ -163,8 +166,9 @@ class ScanPlan:
     ) -> Iterator[tuple[FragmentReader | FragmentRun, Sequence[RowRange] | None]]:
         """Yield fragments and runs, with the ranges of rows that may pass; None for all rows.
 
-        Small fragments are joined to runs. The first one may be all that is wanted: a run begins
-        with it where there are many, which become longer; otherwise it is read alone.
+        Small fragments are joined to runs. The first fragment may be all that is wanted. Where
+        fragments are many, a short run begins with it and the next runs are longer; otherwise it is
+        read alone.
         """
         request = self._request
         candidates = self.candidates()
@@ -199,14 +203,14 @@ class ScanPlan:
         request.stats.fragments_skipped += len(fragments) - done
 
     def _many_whole(self, fragments: Sequence[FragmentReader]) -> FragmentReaders | None:
-        """Return many local fragments to read as they are; None where each is looked at before."""
+        """Return many local fragments that are read whole; None where each is looked at first."""
         if self.ranged_fields:
             return self.passing_whole
         return fragments if are_several_local(fragments) else None
 
     @cached_property
     def _intervals(self) -> Mapping[str, ValueInterval]:
-        """The intervals in the filter of columns whose ranges of values are kept in mind."""
+        """The intervals that the filter sets to columns whose ranges of values are kept in mind."""
         request = self._request
         if request.filter is None:
             return {}

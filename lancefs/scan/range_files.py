@@ -92,7 +92,7 @@ def forget() -> None:
 
 
 def load(root: str) -> None:
-    """Make the ranges of a table known that are kept on disk, if any are; once a process.
+    """Load the ranges of a table that are kept on disk, once a process.
 
     Args:
         root: Directory of the table, local.
@@ -109,7 +109,7 @@ def load(root: str) -> None:
 
 
 def save(root: str) -> None:
-    """Keep the ranges of a table that are known on disk, beside those that others kept.
+    """Write the known ranges of a table to disk, beside those that other processes wrote.
 
     Args:
         root: Directory of the table, local.
@@ -209,7 +209,7 @@ def _zones(
 
 
 def _to_json(bounds: Numbers) -> list[Any]:
-    """Return bounds as JSON has them: keys of texts as texts of a letter a byte."""
+    """Return bounds as values of JSON: the key of a text as a string with a character a byte."""
     listed: list[Any] = bounds.tolist()
     return [key.decode("latin-1") for key in listed] if bounds.dtype.kind == "S" else listed
 

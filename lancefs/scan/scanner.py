@@ -486,7 +486,7 @@ class LanceScanner:
             option: Its name.
             names: The columns.
             is_fit: Whether a column is of the kind.
-            rule: What the error says is so of no others.
+            rule: What the error says of columns of the kind.
         """
         fields = [self._version.field(name) for name in names]
         other = next((field for field in fields if not is_fit(field)), None)

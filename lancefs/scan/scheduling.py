@@ -145,7 +145,7 @@ def _share_last(morsels: Iterator[Morsel], pace: Pace) -> Iterator[Morsel]:
 def _decode_inline(
     morsels: Iterator[Morsel], reader: MorselReader, pace: Pace
 ) -> Generator[DecodedMorsel, None, Iterator[Morsel]]:
-    """Decode morsels in this thread, as long as that is done before threads would pay.
+    """Decode morsels in this thread until threads would pay.
 
     The first morsel is decoded here in any case: it may be all that is wanted.
 
@@ -170,10 +170,10 @@ def _decode_inline(
 
 
 def do_each(do: Callable[[_Item], _Result], items: Iterable[_Item], most: int) -> Iterator[_Result]:
-    """Yield what is done with each of some items, in order.
+    """Call a function for each of some items, and yield the results in order.
 
     Args:
-        do: Does it.
+        do: The function.
         items: The items.
         most: How many are under way together, in threads; 1 for one after the other in this thread.
     """

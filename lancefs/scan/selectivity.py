@@ -41,11 +41,11 @@ _BYTES, _ESTIMATES, _MIN_BYTES = 1024 * 1024, 32 * 1024, 256
 
 
 class Selectivity(NamedTuple):
-    """What a filter keeps of a table, as a sample tells.
+    """How many rows of a table pass a filter, estimated from a sample.
 
     Attributes:
         passing_share: The share of rows that pass, from 0 to 1.
-        left_out: The share of rows that lie in longer runs of rows none of which passes.
+        left_out: The share of rows that lie in long runs of rows in which none passes.
     """
 
     passing_share: float
@@ -58,7 +58,7 @@ class Selectivity(NamedTuple):
 
 
 def estimate_selectivity(filter: pc.Expression, version: OpenVersion) -> Selectivity | None:
-    """Estimate how many rows a filter keeps.
+    """Estimate which share of the rows of a version passes a filter.
 
     Args:
         filter: The filter, over columns of the version.

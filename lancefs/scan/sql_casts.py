@@ -18,7 +18,7 @@ from lancefs.scan.sql_literals import (
     parse_as,
     to_value,
 )
-from lancefs.scan.sql_operands import Literal, Operand, Typed, result, to_floats, typed
+from lancefs.scan.sql_operands import Literal, Operand, Typed, result, to_floats, to_typed
 from lancefs.scan.sql_tokens import Refused
 
 # Types without parameters, by name. INT8 has eight bytes, as in PostgreSQL.
@@ -86,7 +86,7 @@ def cast(operand: Operand, target: pa.DataType) -> Operand:
     try:
         if isinstance(value, str):
             value = parse_as(value, target)
-        converted = _cast_values(typed(Literal(value, operand.start, operand.text)), target)
+        converted = _cast_values(to_typed(Literal(value, operand.start, operand.text)), target)
         (array,) = evaluate([converted.expression], without_columns(1))
     except (ValueError, pa.ArrowException):
         raise Refused(f"{operand} is not a value of the type {target}", operand.start) from None

@@ -399,7 +399,7 @@ class _Parser:
         try:
             return find_column(self._fields, name)
         except ColumnNotFound:
-            alike = [way for way in _ways(self._fields) if _dotted(way).lower() == name.lower()]
+            alike = [way for way in _ways(self._fields) if _join_names(way).lower() == name.lower()]
             if len(alike) != 1:
                 raise
             return alike[0]
@@ -440,5 +440,5 @@ def _ways(fields: Sequence[Field]) -> Iterator[tuple[Field, ...]]:
         yield from ((field, *way) for way in _ways(field.members))
 
 
-def _dotted(way: tuple[Field, ...]) -> str:
+def _join_names(way: tuple[Field, ...]) -> str:
     return ".".join(field.name for field in way)

@@ -1,8 +1,8 @@
 """The least and greatest values of columns, by zones of rows, as scans with filters have seen them.
 
 Data files have no statistics. A scan that decodes a column for its filter keeps the range of values
-in each zone, so that the next filter on the column passes over zones, and whole fragments, without
-a row that passes. Columns of stored numbers have ranges: integers, dates, times, durations; and
+in each zone, so that the next filter on the column skips zones, and whole fragments, in which no
+row passes. Columns of stored numbers have ranges: integers, dates, times, durations; and
 texts, of which the keys count (`kernels.bounds`). Null slots do not count; deleted rows do, so that
 a range holds for every version with the file.
 """
@@ -59,11 +59,13 @@ class ZoneRanges:
     """The ranges of a column of a data file.
 
     Attributes:
-        identity: Of the bytes of the file.
-        data_type: Of the column.
-        seen: The rows of each zone that the range is of: the first one, and after the last one.
-        low: The least number in the rows seen; above the greatest one where all are null.
-        high: The greatest number.
+        identity: Identity of the bytes of the file.
+        data_type: Type of the column.
+        seen: The rows that were seen of each zone: the offset of the first one, and the offset
+            after the last one; shape (zones, 2).
+        low: The least value of each zone in the rows seen; above the greatest one where all are
+            null.
+        high: The greatest value of each zone in the rows seen.
     """
 
     identity: Hashable
@@ -77,7 +79,7 @@ class ZoneRanges:
         return _COLUMN_BYTES + self.seen.nbytes + self.low.nbytes + self.high.nbytes
 
     def holds(self, start: int, end: int) -> bool:
-        """Whether all rows from one to before another one were seen."""
+        """Tell whether all rows from `start` to before `end` were seen."""
         first, last = start // ZONE_ROWS, -(-end // ZONE_ROWS)
         if last > len(self.seen):
             return False
@@ -87,7 +89,7 @@ class ZoneRanges:
         return bool(((seen[:, 0] <= starts) & (seen[:, 1] >= ends)).all())
 
     def find_outside(self, interval: ValueInterval) -> Ints:
-        """Return ranges of rows of which no value lies within an interval."""
+        """Return the ranges of rows that have no value within an interval; shape (ranges, 2)."""
         out = are_outside(self.low, self.high, interval)
         return self.seen[out & (self.seen[:, 0] < self.seen[:, 1])]
 
@@ -127,7 +129,7 @@ def are_outside(low: Numbers, high: Numbers, interval: ValueInterval) -> Mask:
 
 
 def has_range(data_type: pa.DataType) -> bool:
-    """Whether columns of a type have ranges: those that intervals speak of, of few bytes."""
+    """Tell whether columns of a type have ranges: texts, and stored numbers of up to 64 bits."""
     from lancefs.scan.intervals import stored_bounds
 
     if is_text(value_type(data_type)):
@@ -136,13 +138,16 @@ def has_range(data_type: pa.DataType) -> bool:
 
 
 def zones_of(file: File, field: Field) -> ZoneRanges | None:
-    """Return the ranges of a column of a file, whose bytes may have changed; None for none."""
+    """Return the ranges that are known of a column of a file; None where none are.
+
+    The bytes of the file may have changed since: `ZoneRanges.identity` tells which were seen.
+    """
     zones = _known.zones.peek((file.place, field.id))
     return zones if zones is not None and zones.data_type == field.to_arrow().type else None
 
 
 def count_changes() -> int:
-    """Return how many times a range was kept: if it is another number, more may be known."""
+    """Return how many times ranges were kept; if the number has changed, more may be known."""
     return _known.changes
 
 
@@ -157,7 +162,7 @@ def find_passing(
         intervals: By the names of the columns.
 
     Returns:
-        Ranges, ascending; None where nothing is known, so that all rows may.
+        Ranges, ascending; None for all rows, since nothing is known of them.
     """
     excluded = []
     for field in fields:
@@ -268,7 +273,7 @@ def file_of(reader: FragmentReader, field: Field) -> File | None:
 
 
 def _is_ranged(array: pa.Array) -> bool:
-    """Whether values have ranges as they were read, and ones that are found at little cost."""
+    """Tell whether the range of values, in the form in which they were read, costs little."""
     if not pa.types.is_dictionary(array.type):
         return has_range(array.type)
     items = array.dictionary
@@ -310,7 +315,7 @@ def _bounds_of(array: pa.Array, starts: Ints) -> tuple[Numbers, Numbers]:
 
     Args:
         array: The values.
-        starts: Where the zones begin, each of a row or more.
+        starts: Position of the first value of each zone; no zone is empty.
     """
     if is_text(array.type):
         return text_bounds(*strings_of(array), valid_slots(array), np.append(starts, len(array)))
@@ -395,7 +400,12 @@ def _merge(
 
 
 def _rest(excluded: Ints, rows: int) -> list[RowRange]:
-    """Return the ranges of rows of a fragment that are not in any of some ranges, one at least."""
+    """Return the ranges of rows of a fragment that are in no excluded range.
+
+    Args:
+        excluded: Ranges of rows, at least one; shape (ranges, 2).
+        rows: Number of rows of the fragment, deleted ones included.
+    """
     ordered = excluded[np.argsort(excluded[:, 0], kind="stable")]
     done = np.maximum.accumulate(ordered[:, 1])
     starts, ends = np.append(0, done), np.append(ordered[:, 0], rows)
