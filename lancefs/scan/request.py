@@ -33,7 +33,7 @@ class ScanRequest:
         filter_fields: The columns that the filter reads.
         batch_rows: At most this many rows a batch.
         limit: At most this many rows in all; None for no limit.
-        offset: Rows to pass over first, among those that the filter keeps.
+        offset: Rows to pass over first, among those that pass the filter.
         index: Finds row ids and addresses; without it there are no columns of row metadata.
         index_use: Asks the indices of the table for the rows of the filter; None to ask none.
         blobs: Whether blob columns show where their bytes are, or the bytes.
