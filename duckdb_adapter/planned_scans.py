@@ -15,7 +15,7 @@ from operator import and_
 import pyarrow.compute as pc
 
 from lancefs.lance_dataset import LanceDataset
-from lancefs.scan.expressions import shown
+from lancefs.scan.expressions import to_text
 
 
 class PlannedScan:
@@ -49,7 +49,7 @@ class PlannedScan:
         """Tell how the rows are found, a line each; indices are read for it."""
         filter = reduce(and_, self.filters) if self.filters else None
         lines = [self.dataset.scanner(filter=filter).explain()]
-        lines += [f"DuckDB tests {shown(one)}, which keeps most rows" for one in self.left]
+        lines += [f"DuckDB tests {to_text(one)}, which keeps most rows" for one in self.left]
         return "\n".join(lines)
 
 

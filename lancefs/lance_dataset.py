@@ -616,14 +616,14 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
             InvalidFilter: The text of the filter cannot be parsed.
             ValueError: A number is too small.
         """
-        from lancefs.scan.shards import sharded
+        from lancefs.scan.shards import make_shards
 
         every = LanceDataset(self._version, self._more)
         passing = None
         if filter is not None or self._filters:
             passing = self.scanner([ROW_OFFSET.name], filter)
         scanner = every.scanner(columns, blobs=blobs)
-        return sharded(count, scanner, passing, batch_size, buffer_size, seed)
+        return make_shards(count, scanner, passing, batch_size, buffer_size, seed)
 
     def take(
         self,

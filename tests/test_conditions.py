@@ -107,7 +107,7 @@ def comparisons(draw: st.DrawFn) -> pc.Expression:
 
 
 def _expected(filter: pc.Expression, batch: pa.RecordBatch) -> list[bool]:
-    found: list[bool] = pc.fill_null(expressions.matching(filter, batch), False).to_pylist()
+    found: list[bool] = pc.fill_null(expressions.evaluate_filter(filter, batch), False).to_pylist()
     return found
 
 
@@ -118,10 +118,10 @@ def test_comparisons_keep_what_arrow_keeps(batch: pa.RecordBatch, terms: list[An
         filter = filter & term
     assert by_column(conditions_of(expressions.as_tree(filter)), batch.schema) is not None
     expected = _expected(filter, batch)
-    assert Condition(filter).passed(batch).tolist() == expected
+    assert Condition(filter).evaluate(batch).tolist() == expected
     encoded = {name: batch[name].dictionary_encode() for name in batch.schema.names}
     assert Condition(filter).takes_items(batch.schema)
-    assert Condition(filter).passed(pa.record_batch(encoded)).tolist() == expected
+    assert Condition(filter).evaluate(pa.record_batch(encoded)).tolist() == expected
 
 
 @st.composite
@@ -145,11 +145,11 @@ def test_members_are_those_that_arrow_finds(
     for term in terms[1:] + others[:2]:
         filter = filter & term
     expected = _expected(filter, batch)
-    assert Condition(filter).passed(batch).tolist() == expected
+    assert Condition(filter).evaluate(batch).tolist() == expected
     names = expressions.columns_of(filter, batch.schema.names)
     encoded = pa.record_batch({name: batch[name].dictionary_encode() for name in names})
     if Condition(filter).takes_items(batch.select(names).schema):
-        assert Condition(filter).passed(encoded).tolist() == expected
+        assert Condition(filter).evaluate(encoded).tolist() == expected
 
 
 @st.composite
@@ -190,11 +190,11 @@ def test_and_or_and_not_keep_what_arrow_keeps(
     except pa.ArrowNotImplementedError:  # of booleans and the like
         assume(False)
     with patch("lancefs.scan.conditions._MIN_ROWS", least_rows):
-        assert Condition(filter).passed(batch).tolist() == expected
+        assert Condition(filter).evaluate(batch).tolist() == expected
     names = expressions.columns_of(filter, batch.schema.names)
     if Condition(filter).takes_items(batch.select(names).schema):
         encoded = pa.record_batch({name: batch[name].dictionary_encode() for name in names})
-        assert Condition(filter).passed(encoded).tolist() == expected
+        assert Condition(filter).evaluate(encoded).tolist() == expected
 
 
 @pytest.mark.parametrize("apart", [1, 7, 10**12], ids=str)
@@ -211,7 +211,7 @@ def test_members_are_found_whether_they_lie_close_or_far_apart(apart: int) -> No
     ):
         tests = by_column(conditions_of(expressions.as_tree(filter)), batch.schema)
         assert tests is not None
-        assert Condition(filter).passed(batch).tolist() == _expected(filter, batch)
+        assert Condition(filter).evaluate(batch).tolist() == _expected(filter, batch)
 
 
 LETTERS = st.text("aä%_\\", max_size=5)
@@ -226,11 +226,11 @@ def test_texts_hold_a_part_as_arrow_says(
     filter = match(pc.field("text"), f"%{part}%" if is_pattern else part)
     assert by_column(conditions_of(expressions.as_tree(filter)), batch.schema) is not None
     expected = _expected(filter, batch)
-    assert Condition(filter).passed(batch).tolist() == expected
+    assert Condition(filter).evaluate(batch).tolist() == expected
     encoded = pa.record_batch({"text": batch["text"].dictionary_encode()})
-    assert Condition(filter).passed(encoded).tolist() == expected
+    assert Condition(filter).evaluate(encoded).tolist() == expected
     both = filter & (pc.field("text") > "a")
-    assert Condition(both).passed(batch).tolist() == _expected(both, batch)
+    assert Condition(both).evaluate(batch).tolist() == _expected(both, batch)
 
 
 MATCHES = [pc.match_substring, pc.starts_with, pc.ends_with, pc.match_like]
@@ -246,9 +246,9 @@ def test_texts_match_in_lower_case_as_arrow_says(
     for pattern in (part, part.lower(), "ki", "I"):
         filter = match(pc.utf8_lower(pc.field("text")), pattern)
         expected = _expected(filter, batch)
-        assert Condition(filter).passed(batch).tolist() == expected
+        assert Condition(filter).evaluate(batch).tolist() == expected
         encoded = pa.record_batch({"text": batch["text"].dictionary_encode()})
-        assert Condition(filter).passed(encoded).tolist() == expected
+        assert Condition(filter).evaluate(encoded).tolist() == expected
 
 
 def test_few_letters_are_letters_of_ascii_in_lower_case() -> None:
@@ -291,7 +291,7 @@ MONEY = pa.record_batch(
 )
 def test_literals_of_other_widths_and_scales_are_exact(filter: pc.Expression) -> None:
     assert by_column(conditions_of(expressions.as_tree(filter)), MONEY.schema) is not None
-    assert Condition(filter).passed(MONEY).tolist() == _expected(filter, MONEY)
+    assert Condition(filter).evaluate(MONEY).tolist() == _expected(filter, MONEY)
 
 
 @pytest.mark.parametrize(
@@ -302,13 +302,13 @@ def test_decimals_are_compared_with_integers(compare: Callable[..., Any], number
     filter = compare(pc.field("money"), number)
     values = MONEY["money"].to_pylist()
     said = [value is not None and compare(value, number) for value in values]
-    assert Condition(filter).passed(MONEY).tolist() == said
+    assert Condition(filter).evaluate(MONEY).tolist() == said
 
 
 def test_what_arrow_refuses_of_decimals_says_how_to_write_it() -> None:
     filter = (pc.field("money") > 5) | (pc.field("i8") > pc.field("u8"))
     with pytest.raises(pa.ArrowInvalid, match=r"write Decimal\('25'\) where"):
-        Condition(filter).passed(MONEY)
+        Condition(filter).evaluate(MONEY)
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_what_arrow_refuses_of_decimals_says_how_to_write_it() -> None:
 )
 def test_other_filters_are_left_to_arrow(filter: pc.Expression) -> None:
     assert by_column(conditions_of(expressions.as_tree(filter)), MONEY.schema) is None
-    assert Condition(filter).passed(MONEY).tolist() == _expected(filter, MONEY)
+    assert Condition(filter).evaluate(MONEY).tolist() == _expected(filter, MONEY)
 
 
 @pytest.mark.parametrize(
@@ -356,7 +356,7 @@ def test_a_filter_of_one_column_is_tested_on_its_dictionary(
     for first, last in ((0, 4), (1, 3), (2, 3), (4, 4)):
         batch = pa.record_batch({"name": encoded.slice(first, last - first)})
         expected = _expected(filter, plain.slice(first, last - first))
-        assert Condition(filter).passed(batch).tolist() == expected
+        assert Condition(filter).evaluate(batch).tolist() == expected
 
 
 @pytest.mark.parametrize("rows", [0, 3])
@@ -365,8 +365,8 @@ def test_a_dictionary_without_items_is_of_nulls(rows: int, value: str | int) -> 
     items = pa.nulls(0, pa.scalar(value).type)
     empty = pa.DictionaryArray.from_arrays(pa.nulls(rows, pa.int32()), items)
     batch = pa.record_batch({"name": empty})
-    assert Condition(pc.field("name") == value).passed(batch).tolist() == [False] * rows
-    assert Condition(pc.field("name").is_null()).passed(batch).tolist() == [True] * rows
+    assert Condition(pc.field("name") == value).evaluate(batch).tolist() == [False] * rows
+    assert Condition(pc.field("name").is_null()).evaluate(batch).tolist() == [True] * rows
 
 
 def test_a_filter_of_several_columns_at_once_takes_no_items() -> None:
@@ -376,4 +376,4 @@ def test_a_filter_of_several_columns_at_once_takes_no_items() -> None:
 
 def test_a_filter_that_does_not_fit_is_arrows_error() -> None:
     with pytest.raises(pa.ArrowInvalid):
-        Condition(pc.field("missing") > 1).passed(MONEY)
+        Condition(pc.field("missing") > 1).evaluate(MONEY)

@@ -266,13 +266,13 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> str:
 def tested(monkeypatch: pytest.MonkeyPatch) -> list[pa.RecordBatch]:
     """What filters are tested on."""
     seen: list[pa.RecordBatch] = []
-    passed = Condition.passed
+    evaluate = Condition.evaluate
 
     def watched(self: Condition, batch: pa.RecordBatch) -> Any:
         seen.append(batch)
-        return passed(self, batch)
+        return evaluate(self, batch)
 
-    monkeypatch.setattr(Condition, "passed", watched)
+    monkeypatch.setattr(Condition, "evaluate", watched)
     return seen
 
 
@@ -328,7 +328,7 @@ def test_rows_are_chosen_before_their_values_are_looked_up(
         looked_up.append(len(array))
         return spelled_out(array)
 
-    monkeypatch.setattr("lancefs.scan.morsel_reader.spelled_out", counted)
+    monkeypatch.setattr("lancefs.scan.decoded_columns.spelled_out", counted)
     row = pc.field("row")
     filter = row - pc.floor(row / float(every)) * every == 1.0
     found = lancefs.open(numbers).to_table(filter=filter)

@@ -112,7 +112,7 @@ def test_a_morsel_is_trimmed_to_its_candidates(
     candidates: list[RowRange] | None, trimmed: tuple[int, int], count: int
 ) -> None:
     morsel = _morsel(100, candidates)
-    assert morsel.trimmed()[1:3] == trimmed
+    assert morsel.trim()[1:3] == trimmed
     assert morsel.count_candidates() == count
 
 

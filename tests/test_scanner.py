@@ -295,4 +295,4 @@ def test_an_engine_is_given_longer_morsels_of_several_columns_within_the_users_l
     sizes = [plain.for_engine(columns, is_long=False).stream_bytes for columns in (1, 3, 5, 8, 500)]
     assert sizes == sorted(sizes)
     assert sizes[0] == plain.stream_bytes < sizes[2] < sizes[-1] == sizes[-2]
-    assert plain.within(10**6).for_engine(9, is_long=True) == plain.within(10**6)
+    assert plain.with_max_memory(10**6).for_engine(9, is_long=True) == plain.with_max_memory(10**6)

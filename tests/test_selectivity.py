@@ -16,7 +16,7 @@ import pytest
 import lancefs
 from lancefs.errors import MissingFile
 from lancefs.scan import selectivity
-from lancefs.scan.selectivity import Selectivity, estimated
+from lancefs.scan.selectivity import Selectivity, estimate_selectivity
 
 ROWS = 20_000
 
@@ -53,7 +53,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def estimate(path: str) -> Callable[[pc.Expression], Selectivity | None]:
     version = lancefs.open(path).opened
-    return lambda filter: estimated(filter, version)
+    return lambda filter: estimate_selectivity(filter, version)
 
 
 SCATTERED = [
@@ -81,7 +81,7 @@ def test_the_share_of_rows_is_near_the_real_one(
     dataset = lancefs.open(path)
     real = dataset.count_rows(filter=filter) / dataset.count_rows()
     assert abs(real - kept) < 0.02
-    assert abs(found.kept - real) < 0.06
+    assert abs(found.passing_share - real) < 0.06
     assert found.left_out == 0
     assert found.is_scattered
 
@@ -95,7 +95,7 @@ def test_rows_that_are_left_out_of_a_sorted_column_lie_together(
     estimate: Any, filter: pc.Expression, kept: float
 ) -> None:
     found = estimate(filter)
-    assert abs(found.kept - kept) < 0.07
+    assert abs(found.passing_share - kept) < 0.07
     assert abs(found.left_out - (1 - kept)) < 0.07
     assert not found.is_scattered
 
@@ -132,10 +132,10 @@ def test_small_tables_and_small_fragments_are_not_estimated(
 ) -> None:
     version, filter = lancefs.open(path).opened, pc.field("id") > 5
     monkeypatch.setattr(selectivity, "_MIN_FRAGMENT_ROWS", 8000)
-    assert estimated(filter, version) is None
+    assert estimate_selectivity(filter, version) is None
     monkeypatch.setattr(selectivity, "_MIN_FRAGMENT_ROWS", 1000)
     monkeypatch.setattr(selectivity, "_MIN_ROWS", 512 * 1024)
-    assert estimated(filter, version) is None
+    assert estimate_selectivity(filter, version) is None
 
 
 def test_a_remote_table_is_not_sampled(path: str) -> None:
@@ -144,31 +144,31 @@ def test_a_remote_table_is_not_sampled(path: str) -> None:
     memory = fsspec.filesystem("memory")
     memory.put(path, "/selectivity/t.lance", recursive=True)
     version = lancefs.open("memory://selectivity/t.lance").opened
-    assert estimated(pc.field("percent") < 80, version) is None
+    assert estimate_selectivity(pc.field("percent") < 80, version) is None
 
 
 def test_equal_values_are_left_to_the_indices_of_a_table(tmp_path: Path) -> None:
     where = str(tmp_path / "t.lance")
     lance.write_dataset(pa.table({"level": ["info"] * 5000, "id": range(5000)}), where)
     same, more = pc.field("level") == "info", pc.field("level") >= "info"
-    assert estimated(same, lancefs.open(where).opened) == (1, 0)
+    assert estimate_selectivity(same, lancefs.open(where).opened) == (1, 0)
     lance.dataset(where).create_scalar_index("level", "BITMAP")
     version = lancefs.open(where).opened
-    assert estimated(same, version) is None
-    assert estimated(pc.field("level").isin(["info", "error"]), version) is None
-    assert estimated(more, version) == (1, 0)
+    assert estimate_selectivity(same, version) is None
+    assert estimate_selectivity(pc.field("level").isin(["info", "error"]), version) is None
+    assert estimate_selectivity(more, version) == (1, 0)
 
 
 def test_a_column_is_sampled_once_for_an_open_version(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     version = lancefs.open(path).opened
-    first = estimated(pc.field("percent") < 80, version)
-    assert estimated(pc.field("percent") < 80, version) is first
+    first = estimate_selectivity(pc.field("percent") < 80, version)
+    assert estimate_selectivity(pc.field("percent") < 80, version) is first
     monkeypatch.setattr(selectivity, "_read_sample", None)
-    assert estimated(pc.field("percent") < 0, version) == (0, 1)
+    assert estimate_selectivity(pc.field("percent") < 0, version) == (0, 1)
     with pytest.raises(TypeError):
-        estimated(pc.field("percent") < 80, lancefs.open(path).opened)
+        estimate_selectivity(pc.field("percent") < 80, lancefs.open(path).opened)
 
 
 def test_a_sample_outlives_a_memory_pool_that_the_user_sets_and_drops(path: str) -> None:
@@ -177,20 +177,20 @@ def test_a_sample_outlives_a_memory_pool_that_the_user_sets_and_drops(path: str)
     pool = pa.proxy_memory_pool(before)
     pa.set_memory_pool(pool)
     try:
-        first = estimated(filter, version)
+        first = estimate_selectivity(filter, version)
     finally:
         pa.set_memory_pool(before)
     assert pool.bytes_allocated() == 0
     del pool
-    assert estimated(filter, version) == first
+    assert estimate_selectivity(filter, version) == first
 
 
 def test_each_version_has_its_own_sample(tmp_path: Path) -> None:
     where, filter = str(tmp_path / "t.lance"), pc.field("n") > 0
     lance.write_dataset(pa.table({"n": [1] * 5000}), where)
     lance.write_dataset(pa.table({"n": [0] * 5000}), where, mode="overwrite")
-    assert estimated(filter, lancefs.open(f"{where}@v1").opened) == (1, 0)
-    assert estimated(filter, lancefs.open(where).opened) == (0, 1)
+    assert estimate_selectivity(filter, lancefs.open(f"{where}@v1").opened) == (1, 0)
+    assert estimate_selectivity(filter, lancefs.open(where).opened) == (0, 1)
 
 
 def test_a_file_that_is_gone_is_reported(tmp_path: Path) -> None:
@@ -199,4 +199,4 @@ def test_a_file_that_is_gone_is_reported(tmp_path: Path) -> None:
     (file,) = (where / "data").iterdir()
     file.unlink()
     with pytest.raises(MissingFile):
-        estimated(pc.field("n") > 0, lancefs.open(str(where)).opened)
+        estimate_selectivity(pc.field("n") > 0, lancefs.open(str(where)).opened)

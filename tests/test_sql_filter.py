@@ -751,9 +751,9 @@ def test_what_fails_for_a_value_names_the_filter(table: LanceDataset, text: str)
     batch = table.to_table().combine_chunks().to_batches()[0]
     columns = batch.select([name for name in ("id", "big", "city") if name in text])
     with pytest.raises(InvalidFilter, match=r"the filter '.*' fails for a row: "):
-        Condition(expression, text).passed(columns)
+        Condition(expression, text).evaluate(columns)
     with pytest.raises(pa.ArrowInvalid):
-        Condition(expression).passed(columns)
+        Condition(expression).evaluate(columns)
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,9 @@ from lancefs.datafile.logical_types import decimal64_type
 from lancefs.errors import LanceError
 from lancefs.forks import Lock, cached_property
 from lancefs.lance_dataset import LanceDataset
-from lancefs.scan.expressions import columns_of, matching
+from lancefs.scan.expressions import columns_of, evaluate_filter
 from lancefs.scan.scanner import LanceScanner
-from lancefs.scan.selectivity import estimated
+from lancefs.scan.selectivity import estimate_selectivity
 from lancefs.scan.settings import BATCH_ROWS
 from lancefs.table.dictionary_columns import ENCODED
 from lancefs.table.fragment_readers import are_several_local
@@ -304,14 +304,14 @@ class Rows(RowSource):
     def keeps_most(self, filter: pc.Expression) -> bool:
         """Whether a filter likely keeps so many rows that DuckDB leaves the others out quicker."""
         try:
-            found = estimated(filter, self.dataset.opened)
+            found = estimate_selectivity(filter, self.dataset.opened)
         except (LanceError, pa.ArrowInvalid):  # the scan fails likewise, or need not read it
             return False
         if found is None or not found.is_scattered:
             return False
         columns = columns_of(filter, self.schema.names)
         has_texts = any(has_lengths(self.schema.field(name).type) for name in columns)
-        return found.kept >= (_MAX_KEPT_BY_TEXTS if has_texts else _MAX_KEPT)
+        return found.passing_share >= (_MAX_KEPT_BY_TEXTS if has_texts else _MAX_KEPT)
 
     def batches(
         self, names: Sequence[str], terms: Sequence[pc.Expression]
@@ -338,7 +338,7 @@ class Rows(RowSource):
     ) -> Iterator[pa.RecordBatch]:
         """Read with a filter that speaks of columns as DuckDB knows them, not as they are."""
         for batch in self.batches(list(dict.fromkeys([*names, *needed])), ()):
-            yield batch.filter(matching(filter, self.for_filter(batch))).select(names)
+            yield batch.filter(evaluate_filter(filter, self.for_filter(batch))).select(names)
 
     def _without_columns(self) -> Iterator[pa.RecordBatch]:
         rows = self.dataset.count_rows()

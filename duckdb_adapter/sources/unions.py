@@ -23,7 +23,7 @@ from lancefs.errors import ColumnNotFound, UnsupportedFeature
 from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.constants import array_of
-from lancefs.scan.expressions import columns_of, matching
+from lancefs.scan.expressions import columns_of, evaluate_filter
 from lancefs.table.dictionary_columns import ENCODED
 from lancefs.threads import Threads, prefetch, submit
 
@@ -221,7 +221,7 @@ class _UnionRows(RowSource):
         for batch in member.rows.batches(own or [COUNT_COLUMN], handed_on):
             found = self._completed(member, batch, list(needed))
             for term in rest:
-                found = found.filter(matching(term, self.for_filter(found)))
+                found = found.filter(evaluate_filter(term, self.for_filter(found)))
             yield found.select(list(names))
 
     def _is_as_it_is(self, member: _Member, column: str) -> bool:
@@ -235,7 +235,7 @@ class _UnionRows(RowSource):
     def _is_true(self, member: _Member, term: pc.Expression, columns: Sequence[str]) -> bool:
         """Whether a term is true that speaks only of what is the same in all rows of a table."""
         row = self._completed(member, pa.record_batch({COUNT_COLUMN: pa.nulls(1)}), columns)
-        return bool(matching(term, self.for_filter(row))[0].as_py())
+        return bool(evaluate_filter(term, self.for_filter(row))[0].as_py())
 
     def _completed(
         self, member: _Member, batch: pa.RecordBatch, names: Sequence[str]

@@ -15,8 +15,8 @@ from duckdb_adapter.queries.times import are_nanoseconds
 from duckdb_adapter.sources.members import MemberRows
 from lancefs.datafile.arrays import is_text
 from lancefs.lance_dataset import LanceDataset
-from lancefs.scan.expressions import columns_of, matching
-from lancefs.scan.selectivity import estimated
+from lancefs.scan.expressions import columns_of, evaluate_filter
+from lancefs.scan.selectivity import estimate_selectivity
 from lancefs.scan.settings import BATCH_ROWS
 
 # A shorter table is read with all its rows.
@@ -64,11 +64,13 @@ class FilteredRows(MemberRows):
             return False
         if not self.dataset.is_local:  # what is left out is not fetched
             return True
-        found = estimated(self._condition, self.dataset.opened)
+        found = estimate_selectivity(self._condition, self.dataset.opened)
         if found is not None:
-            return found.kept <= _MAX_PASSED
+            return found.passing_share <= _MAX_PASSED
         probed = self.dataset.scanner(columns=columns, limit=_PROBED_ROWS).to_table()
-        passed = sum(matching(self._condition, batch).true_count for batch in probed.to_batches())
+        passed = sum(
+            evaluate_filter(self._condition, batch).true_count for batch in probed.to_batches()
+        )
         return bool(passed <= _MAX_PASSED * probed.num_rows)
 
     def _is_known(self, column: str) -> bool:

@@ -77,7 +77,7 @@ class Negation(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Combination(Generic[T]):
-    """Conditions of which all are true, or any.
+    """Conditions joined by AND or by OR.
 
     Attributes:
         is_all: Whether all have to be true.

@@ -46,8 +46,8 @@ from lancefs.table.members import nested, paths_of
 _FALSE = scalar_of(False, pa.bool_())
 # Characters of a filter that an error shows.
 _SHOWN = 100
-# Of so many rows, the texts of those that passed a test are put together before the next test, if
-# they are few.
+# With so many rows or more, the texts of the rows that passed a test are put together before the
+# next test, if these rows are at most such a share.
 _MIN_ROWS = 4096
 _MAX_LEFT = 1 / 8
 # Functions that are true only of texts that hold their pattern.
@@ -125,7 +125,7 @@ class Condition:
         """Columns whose values are missing in all rows that pass."""
         return expressions.missing_columns(self.tree)
 
-    def passed(self, batch: pa.RecordBatch) -> Mask:
+    def evaluate(self, batch: pa.RecordBatch) -> Mask:
         """Return a mask of the rows that pass.
 
         Args:
@@ -144,7 +144,7 @@ class Condition:
         return self._evaluate(batch)
 
     def intervals(self, schema: pa.Schema) -> dict[str, ValueInterval]:
-        """Return intervals of columns: no row passes with a value, or a null, outside of one.
+        """Return intervals of columns; no row passes whose value is null or outside of one.
 
         Args:
             schema: The columns that the filter reads.
@@ -171,7 +171,7 @@ class Condition:
 
     def _evaluate(self, batch: pa.RecordBatch) -> Mask:
         try:
-            passed = expressions.matching(self.expression, nested(batch, self._paths))
+            passed = expressions.evaluate_filter(self.expression, nested(batch, self._paths))
         except pa.ArrowInvalid as error:
             if self._text is None:
                 raise

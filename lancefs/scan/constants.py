@@ -37,17 +37,17 @@ def array_of(values: Sequence[Any], data_type: pa.DataType) -> pa.Array:
     present = np.array([value is not None for value in values], np.bool_)
     valid = None if present.all() else bitmap(present)
     if pa.types.is_integer(data_type) or pa.types.is_floating(data_type):
-        numbers = np.array(_filled(values, 0), dtype=number_dtype(data_type))
+        numbers = np.array(_fill(values, 0), dtype=number_dtype(data_type))
         return _of_buffers(data_type, len(values), numbers, valid=valid)
     if pa.types.is_boolean(data_type):
-        bits = bitmap(np.array(_filled(values, False), np.bool_))
+        bits = bitmap(np.array(_fill(values, False), np.bool_))
         return _of_buffers(data_type, len(values), bits, valid=valid)
     kinds = (pa.types.is_string, pa.types.is_large_string)
-    texts = _filled(values, "")
+    texts = _fill(values, "")
     if any(is_kind(data_type) for is_kind in kinds) and _are(texts, str):
         return _of_pieces([value.encode() for value in texts], data_type, valid)
     kinds = (pa.types.is_binary, pa.types.is_large_binary)
-    pieces = _filled(values, b"")
+    pieces = _fill(values, b"")
     if any(is_kind(data_type) for is_kind in kinds) and _are(pieces, bytes):
         return _of_pieces(pieces, data_type, valid)
     return pa.array(values, data_type)
@@ -59,7 +59,7 @@ def decimals_of_units(numbers: Iterable[int], data_type: pa.DataType) -> pa.Arra
     return _of_buffers(data_type, len(pieces), np.frombuffer(b"".join(pieces), np.uint8))
 
 
-def _filled(values: Sequence[Any], missing: Any) -> list[Any]:
+def _fill(values: Sequence[Any], missing: Any) -> list[Any]:
     """Return values with another one in place of None."""
     return [missing if value is None else value for value in values]
 

@@ -62,7 +62,7 @@ class Scan:
             CorruptFile: A file of the table is damaged.
             UnsupportedFeature: A file uses something that this release does not read.
         """
-        return self._counted(self._by_sound_indices(), self._request.is_collected)
+        return self._count(self._read_by_sound_indices(), self._request.is_collected)
 
     def rows_at(self, positions: Ints) -> Iterator[pa.RecordBatch]:
         """Yield the rows at given positions, of a scan without filter, offset and limit.
@@ -70,7 +70,7 @@ class Scan:
         Args:
             positions: Positions among the rows of the scan, ascending, each once.
         """
-        return self._counted(self._take_positions(positions), is_collected=True)
+        return self._count(self._take_positions(positions), is_collected=True)
 
     def rows_of(self, wanted: Iterable[tuple[FragmentReader, Ints]]) -> Iterator[pa.RecordBatch]:
         """Yield rows of fragments, whatever filter, offset and limit say.
@@ -78,7 +78,7 @@ class Scan:
         Args:
             wanted: Fragments, each with the offsets of live rows, ascending, each once.
         """
-        return self._counted(self._take_offsets(wanted), is_collected=True)
+        return self._count(self._take_offsets(wanted), is_collected=True)
 
     def candidates(self, most_tested: int) -> Mapping[int, Sequence[RowRange] | None] | None:
         """Return which rows may pass the filter, for a planner that leaves the others out.
@@ -93,7 +93,7 @@ class Scan:
         """
         readers = self._request.fragments
         while (found := self._plan.candidates()) is not None:
-            claimed = positions_of(readers, self._plan.claimed(readers).keys())
+            claimed = positions_of(readers, self._plan.claimed_ends(readers).keys())
             fragments = [readers[position] for position in claimed]
             ranges = [found[one.fragment.id] or () for one in fragments]
             if sum(map(count_rows, ranges)) > most_tested:
@@ -107,10 +107,18 @@ class Scan:
                 return found
         return None
 
-    def _counted(
+    def _count(
         self, batches: Iterable[pa.RecordBatch], is_collected: bool
     ) -> Iterator[pa.RecordBatch]:
-        """Yield batches, counted; refuse more than may be kept, where all are."""
+        """Yield batches, and count them.
+
+        Args:
+            batches: The batches.
+            is_collected: Whether the consumer keeps all batches.
+
+        Raises:
+            MemoryLimitExceeded: The batches that are kept take more than `max_memory`.
+        """
         most, kept = self._request.settings.max_memory, 0
         for batch in batches:
             self._request.stats.add_batch(batch.num_rows)
@@ -123,19 +131,19 @@ class Scan:
                     )
             yield batch
 
-    def _by_sound_indices(self) -> Iterator[pa.RecordBatch]:
-        """Yield batches; from the beginning again where an index turns out to be wrong."""
+    def _read_by_sound_indices(self) -> Iterator[pa.RecordBatch]:
+        """Yield batches; begin anew without an index that turns out to be wrong."""
         while True:
             try:
-                yield from self._limited()
-            except WrongIndex as error:  # before the first batch: see `_proved`
+                yield from self._read_limited()
+            except WrongIndex as error:  # before the first batch: see `_prove_indices`
                 assert self._request.index_use is not None
                 self._request.index_use.give_up(error)
             else:
                 return
 
-    def _limited(self) -> Iterator[pa.RecordBatch]:
-        """Yield batches, offset and limit applied."""
+    def _read_limited(self) -> Iterator[pa.RecordBatch]:
+        """Yield batches of the rows within offset and limit."""
         request = self._request
         left = request.limit
         if left is not None and request.filter is None and request.is_short:
@@ -143,9 +151,9 @@ class Scan:
             return
         if left == 0:
             return
-        found = self._found()
+        found = self._read_few()
         if found is not None:
-            yield from _passing_over(found, request.offset, left)
+            yield from _skip_and_limit(found, request.offset, left)
             return
         fragments, first, skip = self._plan.skip_offset()
         settings = request.settings
@@ -159,17 +167,17 @@ class Scan:
         decoded = (
             decode_here(morsels, self._reader, pace)
             if request.is_short
-            else self._decoded_ahead(morsels, pace, self._reader)
+            else self._decode_ahead(morsels, pace, self._reader)
         )
         if request.index_use is not None:
             wanted = None if left is None else skip + left
-            decoded = self._proved(fragments, decoded, wanted)
-        batches = self._cut(decoded if request.is_collected else self._giving_back(decoded))
-        with self._keeping_ranges():
-            yield from _passing_over(batches, skip, left)
+            decoded = self._prove_indices(fragments, decoded, wanted)
+        batches = self._cut(decoded if request.is_collected else self._give_back_memory(decoded))
+        with self._keep_ranges():
+            yield from _skip_and_limit(batches, skip, left)
 
     @contextmanager
-    def _keeping_ranges(self) -> Iterator[None]:
+    def _keep_ranges(self) -> Iterator[None]:
         """Keep on disk what a scan sees of the values of its filter, where that is wanted."""
         root = self._plan.local_root if self._plan.ranged_fields else None
         if root is None:
@@ -182,8 +190,8 @@ class Scan:
         if value_ranges.count_changes() != before:
             range_files.save(root)
 
-    def _found(self) -> Sequence[pa.RecordBatch] | None:
-        """Return the rows that pass, where few local rows may; None where morsels are decoded."""
+    def _read_few(self) -> Sequence[pa.RecordBatch] | None:
+        """Return the rows that pass, if few local rows may; None if morsels have to be decoded."""
         request, candidates = self._request, self._plan.candidates()
         if candidates is None or request.filter is None or request.blobs == "bytes":
             return None
@@ -220,28 +228,11 @@ class Scan:
         mapped = (
             settings.table_mapped_bytes if request.is_collected else settings.stream_mapped_bytes
         )
-        return MorselReader(
-            request.fields,
-            request.filter,
-            request.filter_fields,
-            request.filter_validity,
-            request.filter_decimal64,
-            (),
-            request.index,
-            request.blobs,
-            request.encoded,
-            request.validity,
-            request.decimal64,
-            is_collected=request.is_collected,
-            gives_back=not (request.is_collected or request.is_short),
-            mapped=Mapped(mapped),
-            settings=settings,
-            stats=request.stats,
-        )
+        return MorselReader(request, Mapped(mapped))
 
     # Holding indices to what they say
 
-    def _proved(
+    def _prove_indices(
         self,
         fragments: Sequence[FragmentReader],
         decoded: Iterator[DecodedMorsel],
@@ -260,7 +251,7 @@ class Scan:
         request = self._request
         assert request.index_use is not None
         tested = request.index_use.fragments_to_test(fragments) if self._plan.answer else ()
-        left = self._plan.claimed(tested)
+        left = self._plan.claimed_ends(tested)
         held: list[DecodedMorsel] = []
         rows = size = 0
         while left and (each := next(decoded, None)) is not None:
@@ -292,12 +283,13 @@ class Scan:
                 self._plan.morsel_of(fragment, candidates[fragment.fragment.id] or [])
             )
         )
-        for _ in self._decoded_ahead(morsels, pace, replace(self._reader, fields=())):
+        reader = replace(self._reader, request=replace(request, fields=()))
+        for _ in self._decode_ahead(morsels, pace, reader):
             pass
 
     # Decoding
 
-    def _decoded_ahead(
+    def _decode_ahead(
         self, morsels: Iterator[Morsel], pace: Pace, reader: MorselReader
     ) -> Iterator[DecodedMorsel]:
         """Decode morsels in threads where that pays."""
@@ -317,7 +309,7 @@ class Scan:
         return chain.from_iterable(self._do_each(lambda part: self._reader.take(*part), runs))
 
     def _do_each(self, do: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
-        """Yield what is done with each of some fragments, of which few are open at a time.
+        """Call a function for items of fragments, few of which are open at a time; see `do_each`.
 
         The requests of a remote table's fragments are under way together.
         """
@@ -364,7 +356,7 @@ class Scan:
         is_flat = not any(one.children for one in request.fields)
         return not (request.is_collected or (has_few_columns and is_even and is_flat))
 
-    def _giving_back(self, decoded: Iterable[DecodedMorsel]) -> Iterator[DecodedMorsel]:
+    def _give_back_memory(self, decoded: Iterable[DecodedMorsel]) -> Iterator[DecodedMorsel]:
         """Give free memory back to the system after morsels of uneven size.
 
         Morsels of even size reuse the memory of those before them. Otherwise Arrow's allocator
@@ -382,10 +374,10 @@ class Scan:
             pool.release_unused()
 
 
-def _passing_over(
+def _skip_and_limit(
     batches: Iterable[pa.RecordBatch], skip: int, left: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of batches behind some of them, as many as are wanted.
+    """Yield the rows of batches after the first ones, as many as are wanted.
 
     Args:
         batches: The batches.

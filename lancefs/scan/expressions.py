@@ -81,7 +81,7 @@ def clear_tree(expression: pc.Expression) -> ExpressionNode | None:
     Returns:
         None if the pickled form cannot be analysed, or a path names a column and a member.
     """
-    paths, tree = _analysis(expression)
+    paths, tree = _analyse_expression(expression)
     is_clear = paths is None or len({".".join(path) for path in paths}) == len(paths)
     return tree if is_clear else None
 
@@ -95,7 +95,7 @@ def paths_in(expression: pc.Expression) -> frozenset[tuple[str, ...]] | None:
     Returns:
         None if the pickled form cannot be analysed.
     """
-    return _analysis(expression).paths
+    return _analyse_expression(expression).paths
 
 
 class _Analysis(NamedTuple):
@@ -110,13 +110,13 @@ class _Analysis(NamedTuple):
     tree: ExpressionNode | None
 
 
-def _analysis(expression: pc.Expression) -> _Analysis:
+def _analyse_expression(expression: pc.Expression) -> _Analysis:
     data = bytes_of(expression)
-    return _analysed(data) if len(data) <= _SHORT else _analysed.__wrapped__(data)
+    return _analyse(data) if len(data) <= _SHORT else _analyse.__wrapped__(data)
 
 
 @lru_cache(_EXPRESSIONS)
-def _analysed(data: bytes) -> _Analysis:
+def _analyse(data: bytes) -> _Analysis:
     pickled = pa.ipc.open_file(data)
     lines = _lines(pickled)
     if lines is None:
@@ -215,7 +215,7 @@ def bytes_of(expression: pc.Expression) -> bytes:
     return data
 
 
-def shown(expression: pc.Expression) -> str:
+def to_text(expression: pc.Expression) -> str:
     """Return an expression as a text for people, in one line.
 
     Args:
@@ -261,7 +261,7 @@ def as_membership(node: ExpressionNode) -> Membership | None:
     return None if values.null_count else Membership(node.arguments[0].name, values)
 
 
-def matching(expression: pc.Expression, batch: pa.RecordBatch) -> pa.BooleanArray:
+def evaluate_filter(expression: pc.Expression, batch: pa.RecordBatch) -> pa.BooleanArray:
     """Evaluate a filter for rows: true, false, or null where the filter is unknown.
 
     Args:
@@ -351,7 +351,7 @@ def as_tree(expression: pc.Expression) -> ExpressionNode | None:
     The calls around a part are a list here, not frames of the stack: chains of thousands of
     operators nest as deep.
     """
-    return _analysis(expression).tree
+    return _analyse_expression(expression).tree
 
 
 def _tree(lines: Sequence[tuple[str, str]], values: pa.RecordBatch) -> ExpressionNode | None:
@@ -448,7 +448,7 @@ def _values(node: ExpressionNode, name: str, depth: int = 0) -> Intervals | None
     comparison = as_comparison(node)
     if comparison is None or comparison.column != name or comparison.value is None:
         return None
-    return _allowed(comparison.operator, comparison.value)
+    return _integers_allowed(comparison.operator, comparison.value)
 
 
 def as_comparison(node: ExpressionNode) -> Comparison | None:
@@ -464,7 +464,7 @@ def as_comparison(node: ExpressionNode) -> Comparison | None:
     return Comparison(right.name, _MIRRORED[node.name], left.value)
 
 
-def _allowed(operator: str, literal: pa.Scalar) -> Intervals | None:
+def _integers_allowed(operator: str, literal: pa.Scalar) -> Intervals | None:
     """Return the integers that compare with a literal; None if the literal is no integer."""
     value = literal.as_py()
     if value is None:

@@ -17,7 +17,7 @@ import numpy as np
 from lancefs.datafile.fields import Field
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.scan import range_files, value_ranges
-from lancefs.scan.value_ranges import Numbers, ZoneRanges, misses
+from lancefs.scan.value_ranges import Numbers, ZoneRanges, are_outside
 from lancefs.storage import File
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.storage.open_files import identity_at
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from lancefs.scan.stats import ScanStats
     from lancefs.table.fragment_reader import FragmentReader
 
-# Of fewer fragments, gathering would save little; of more, not all are kept in mind.
+# With fewer fragments, gathering would save little; with more, `value_ranges` does not keep all.
 _FEWEST, _MOST = 16, 16 * 1024
-# Fragments that are asked before all are: mostly a scan has seen all of a column, or nothing.
+# Fragments that are looked at before all are: mostly a scan has seen all of a column, or nothing.
 _PROBES = 8
 # Bytes that a process keeps, and what a fragment takes of them: its bounds, and the path and the
 # identity of its file where these are in nobody else's memory.
@@ -49,7 +49,7 @@ class _Gathered:
         low: The least value of each fragment; any number where it was not seen.
         high: The greatest one.
         places: The path of each fragment's file.
-        identities: Of the bytes of the files.
+        identities: Identity of the bytes of each file; None where it was not seen.
         changes: `value_ranges.count_changes()` when they were gathered.
     """
 
@@ -62,7 +62,7 @@ class _Gathered:
 
     def excludes(self, interval: ValueInterval) -> Mask:
         """Tell which fragments have no value within an interval."""
-        return self.seen & misses(self.low, self.high, interval)
+        return self.seen & are_outside(self.low, self.high, interval)
 
     def is_current(self, position: int) -> bool:
         """Whether the file of a fragment has the bytes that were seen."""
@@ -72,7 +72,7 @@ class _Gathered:
 _gathered: BudgetCache[_ColumnKey, _Gathered] = BudgetCache(_BUDGET)
 
 
-def passing_fragments(
+def select_fragments(
     fragments: Iterable[FragmentReader],
     fields: Sequence[Field],
     intervals: Mapping[str, ValueInterval],
@@ -83,7 +83,8 @@ def passing_fragments(
     Args:
         fragments: The fragments.
         fields: The columns of the intervals.
-        intervals: Within all of which the values of a row have to lie, by the names of the columns.
+        intervals: By the names of the columns, the intervals within all of which the values of a
+            row have to lie.
         stats: Counts what is left out.
 
     Yields:
@@ -107,7 +108,7 @@ def passing_fragments(
             yield from _one_by_one([fragments.passing(position)], fields, intervals, stats)
 
 
-def passing_readers(
+def select_readers(
     fragments: FragmentReaders,
     fields: Sequence[Field],
     intervals: Mapping[str, ValueInterval],
@@ -118,7 +119,7 @@ def passing_readers(
     Args:
         fragments: The fragments.
         fields: The columns of the intervals.
-        intervals: As `passing_fragments` takes them.
+        intervals: As `select_fragments` takes them.
         stats: Counts what is left out.
 
     Returns:
@@ -154,7 +155,7 @@ def _one_by_one(
     stats: ScanStats,
 ) -> Iterator[tuple[FragmentReader, Sequence[RowRange] | None]]:
     for fragment in fragments:
-        ranges = value_ranges.passing(fragment, fields, intervals)
+        ranges = value_ranges.find_passing(fragment, fields, intervals)
         if ranges is not None:
             stats.rows_skipped += fragment.physical_rows - count_rows(ranges)
             stats.fragments_skipped += not ranges
@@ -165,7 +166,7 @@ def _one_by_one(
 def _known_ranges(
     fragments: Iterable[FragmentReader], fields: Sequence[Field]
 ) -> list[tuple[str, _Gathered]]:
-    """Return what is known of some columns, by name; nothing where it is not worth gathering."""
+    """Return what is known of some columns, by name; [] where it is not worth gathering."""
     if not isinstance(fragments, FragmentReaders) or not _FEWEST <= len(fragments) <= _MOST:
         return []
     if not fragments.are_local or fragments.row_counts is None:

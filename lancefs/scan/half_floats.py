@@ -14,7 +14,7 @@ _VALUE_SET = "value_set"  # of the function `is_in`
 
 def has_halves(schema: pa.Schema) -> bool:
     """Return whether a column has half floats, at any depth."""
-    return any(widened(data_type) != data_type for data_type in schema.types)
+    return any(widen_type(data_type) != data_type for data_type in schema.types)
 
 
 def widen_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -23,7 +23,7 @@ def widen_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     Members of structs are nullable then: below a null, also a member without nulls of its own has
     some, which Arrow's cast refuses.
     """
-    fields = [_widened_column(field) for field in batch.schema]
+    fields = [_widen_column(field) for field in batch.schema]
     arrays = [
         array if array.type == field.type else array.cast(field.type)
         for array, field in zip(batch.columns, fields, strict=True)
@@ -56,17 +56,17 @@ def widen_literals(expression: pc.Expression) -> pc.Expression:
 def _widen_literal(array: pa.Array) -> pa.Array:
     """Return a literal with floats; the options of all functions but `is_in` stay as they are."""
     is_options = pa.types.is_struct(array.type) and array.type.get_field_index(_VALUE_SET) < 0
-    target = array.type if is_options else widened(array.type)
+    target = array.type if is_options else widen_type(array.type)
     return array if target == array.type else array.cast(target)
 
 
-def widened(data_type: pa.DataType) -> pa.DataType:
+def widen_type(data_type: pa.DataType) -> pa.DataType:
     """Return a type with floats in place of half floats."""
     return map_leaves(data_type, _widen_leaf)
 
 
-def _widened_column(column: pa.Field) -> pa.Field:
-    target = widened(column.type)
+def _widen_column(column: pa.Field) -> pa.Field:
+    target = widen_type(column.type)
     return column if target == column.type else column.with_type(_with_nullable_members(target))
 
 

@@ -6,12 +6,13 @@ may lack other rows that do pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.arrays import spelled_out
 from lancefs.datafile.buffers import Mask
 
 if TYPE_CHECKING:
@@ -34,24 +35,29 @@ class WrongIndex(Exception):
 def check_claims(
     claims: Sequence[IndexClaim],
     fragment_id: int,
-    rejected: Mask,
-    values_of: Callable[[int], pa.Array],
+    columns: Mapping[int, pa.Array],
+    passed: Mask,
 ) -> None:
     """Check that rows that a filter rejected pass what indices say of them.
 
     Args:
         claims: What indices say of all rows that they name in a fragment.
         fragment_id: The fragment.
-        rejected: Which of the named rows the filter rejected.
-        values_of: Returns the values of the named rows in a column, by field id.
+        columns: Columns of the named rows, by field id; they may be dictionary-encoded.
+        passed: Which of the named rows the filter did not reject.
 
     Raises:
         WrongIndex: A row does not pass.
     """
     from lancefs.index.claims import passing
 
-    rows = pa.array(rejected)
+    rejected = pa.array(~passed)
+
+    def rejected_values(field_id: int) -> pa.Array:
+        column = columns[field_id]
+        values = spelled_out(column) if pa.types.is_dictionary(column.type) else column
+        return values.filter(rejected)
+
     for claim in claims:
-        passed = passing(claim.predicate, lambda number: values_of(number).filter(rows))
-        if not np.all(passed):
+        if not np.all(passing(claim.predicate, rejected_values)):
             raise WrongIndex(claim, fragment_id)

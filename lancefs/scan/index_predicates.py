@@ -108,7 +108,7 @@ def _test(node: ExpressionNode, fields: Mapping[str, Field], is_negated: bool) -
     name = field.name
 
     def passes(array: pa.Array) -> Mask:
-        return condition.passed(pa.RecordBatch.from_arrays([array], names=[name]))
+        return condition.evaluate(pa.RecordBatch.from_arrays([array], names=[name]))
 
     return ColumnTest(
         field.id,
@@ -339,7 +339,7 @@ def _key(value: pa.Scalar, data_type: pa.DataType) -> object:
 
 
 def _points(values: pa.Array, data_type: pa.DataType) -> list[KeyInterval] | None:
-    """Return the sort keys of the values of an IN; None if they are not such as the column has."""
+    """Return the sort keys of the values of an IN; None if the column has no such values."""
     if values.type != data_type:
         is_alike = any(is_kind(values.type) and is_kind(data_type) for is_kind in _ALIKE)
         if not is_alike:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from lancefs.table.fragment_reader import FragmentReader
     from lancefs.table.fragments import DataFile
 
-# Named rows of all fragments that are tested by a reader of some of them, at most.
-_FEW_ROWS = 4096
+# Rows that indices name and that are tested for others, at most: by a reader of some fragments, and
+# by a planner. It is no tuning of how rows are decoded, as `ScanSettings.few_candidates` is.
+MAX_TESTED_ROWS = 4096
 # Data files of a remote table that are opened while its indices are read, at most: the last 64 KiB
 # of each are read.
 _OPENED_AHEAD = 8
@@ -55,10 +56,10 @@ class IndexUse:
         return self._answer[0]
 
     def give_up(self, error: WrongIndex) -> None:
-        """Ask some segments no more, which named a row that does not pass.
+        """Stop asking the segments that named a row that does not pass.
 
         Args:
-            error: Says which.
+            error: Says which segments did.
         """
         indices, _ = self._asked
         assert indices is not None
@@ -69,8 +70,9 @@ class IndexUse:
     def fragments_to_test(self, own: Sequence[FragmentReader]) -> Sequence[FragmentReader]:
         """Return the fragments whose named rows are tested before the first batch goes out.
 
-        A wrong row number may name a row of a fragment that others read. So all few rows are
-        tested, once, where only some fragments are read.
+        A wrong row number may name a row of a fragment that another process reads. So, where only
+        some fragments are read and few rows are named, the named rows of all fragments are tested,
+        once.
 
         Args:
             own: The fragments that are read.
@@ -82,7 +84,7 @@ class IndexUse:
         if indices.is_tested(answer):
             return ()
         rows = sum(count_rows(ranges) for ranges in answer.candidates.values() if ranges)
-        return self._version.readers if rows <= _FEW_ROWS else own
+        return self._version.readers if rows <= MAX_TESTED_ROWS else own
 
     def note_tested(self, fragments: Sequence[FragmentReader]) -> None:
         """Remember that the rows named in these fragments pass."""
@@ -108,7 +110,7 @@ class IndexUse:
             yield
 
     def _closed_files(self) -> list[tuple[FragmentReader, DataFile]]:
-        """Return the data files of a remote table that are not open; none of a large table."""
+        """Return the data files of a remote table that are not open; [] for a large table."""
         readers = self._version.readers
         if self._version.files.store.is_local or len(readers) > _OPENED_AHEAD:
             return []
@@ -125,7 +127,7 @@ class IndexUse:
         return indices.look_up_once(predicate, bytes_of(self._known.condition.expression))
 
     def count(self) -> Count | None:
-        """Count the rows of the filter in the fragments that an index covers; None if none tells.
+        """Count the rows of the filter in the fragments that an index covers; None without one.
 
         Raises:
             MissingFile: A deletion file is gone.
@@ -144,7 +146,7 @@ class IndexUse:
 
     @cached_property
     def _asked(self) -> tuple[TableIndices | None, Predicate | None]:
-        """The indices of the version, and what they can be asked; None where there is nothing."""
+        """The indices of the version and what they can be asked; None for what there is not."""
         if self._version.manifest.index_section is None:
             return None, None
         from lancefs.index.lookup import indices_of

@@ -1,7 +1,8 @@
 """Conditions on single columns as intervals of their values.
 
-An interval of numbers says exactly which values pass. One of texts is of their keys, which are
-their first bytes (`kernels.bounds`): no text with another key passes, nor do all with these keys.
+An interval of numbers says exactly which values pass. An interval of texts is one of their keys,
+which are their first bytes (`kernels.bounds`): no text passes whose key is outside of it, but not
+all texts pass whose keys are inside of it.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ def intersect(intervals: dict[str, AnyInterval], interval: AnyInterval) -> None:
 
 
 def text_interval_of(test: SingleCondition, data_type: pa.DataType) -> TextInterval | None:
-    """Return an interval of keys outside of which no text passes a condition; None for others.
+    """Return an interval with the keys of all texts that pass; None where a condition sets none.
 
     Args:
         test: The condition.
@@ -178,14 +179,14 @@ def text_interval_of(test: SingleCondition, data_type: pa.DataType) -> TextInter
 
 
 def interval_of(test: SingleCondition, data_type: pa.DataType) -> Interval | None:
-    """Return a condition as a range of stored numbers, or some numbers in a range; None for others.
+    """Return a condition as an interval of stored numbers; None for any other condition.
 
     Args:
         test: The condition.
         data_type: Type of the column.
     """
     if isinstance(test, Comparison):
-        return _compared(test, data_type)
+        return _interval_of_comparison(test, data_type)
     if not isinstance(test, Membership):
         return None
     bounds, is_alike = stored_bounds(data_type), test.values.type == data_type
@@ -199,7 +200,7 @@ def interval_of(test: SingleCondition, data_type: pa.DataType) -> Interval | Non
     return Interval(test.column, int(among.numbers[0]), int(among.numbers[-1]), among)
 
 
-def _compared(comparison: Comparison, data_type: pa.DataType) -> Interval | None:
+def _interval_of_comparison(comparison: Comparison, data_type: pa.DataType) -> Interval | None:
     bounds = stored_bounds(data_type)
     if bounds is None:
         return None

@@ -64,7 +64,7 @@ def known_filter(filters: Sequence[pc.Expression | str], version: OpenVersion) -
     """
     key = tuple(map(_key_of, filters))
     return _BY_VERSION.of(version).get(
-        key, lambda: _understood(filters, version), partial(_cost, key)
+        key, lambda: _understand(filters, version), partial(_cost, key)
     )
 
 
@@ -108,7 +108,7 @@ def as_expression(filter: pc.Expression | str, version: OpenVersion) -> pc.Expre
         from lancefs.scan.sql_filter import parse_filter
 
         return parse_filter(filter, version.fields)
-    raise _refused(filter)
+    raise _refuse(filter)
 
 
 def _key_of(filter: pc.Expression | str) -> bytes | str:
@@ -117,17 +117,17 @@ def _key_of(filter: pc.Expression | str) -> bytes | str:
         return expressions.bytes_of(filter)
     if isinstance(filter, str):
         return filter
-    raise _refused(filter)
+    raise _refuse(filter)
 
 
-def _refused(filter: object) -> TypeError:
+def _refuse(filter: object) -> TypeError:
     return TypeError(
         f'filter is {filter!r}; SQL text such as "price > 3" was expected, or a pyarrow.compute '
         'expression such as pyarrow.compute.field("price") > 3'
     )
 
 
-def _understood(filters: Sequence[pc.Expression | str], version: OpenVersion) -> KnownFilter:
+def _understand(filters: Sequence[pc.Expression | str], version: OpenVersion) -> KnownFilter:
     expression = reduce(and_, [as_expression(filter, version) for filter in filters])
     texts = [filter for filter in filters if isinstance(filter, str)]
     text = " AND ".join(texts) if len(texts) == len(filters) else None
@@ -136,7 +136,7 @@ def _understood(filters: Sequence[pc.Expression | str], version: OpenVersion) ->
 
 
 def _cost(key: Sequence[bytes | str], known: KnownFilter) -> int:
-    """Return how many bytes a filter counts; more than are kept if it may take much memory."""
+    """Return the bytes that a filter counts; more than the cache has if it takes much memory."""
     tree = known.condition.tree
     # To look values up in a set, a table of up to some MB is made (`conditions.NumberSet`).
     is_small = tree is not None and not _has_set(tree)

@@ -64,19 +64,15 @@ class Morsel(NamedTuple):
         return [(self.start, self.end)]
 
     def head(self, rows: int) -> Morsel:
-        """Return the first rows; morsels here may have no more."""
-        return self._replace(end=self.start + rows).limited(rows)
-
-    def limited(self, rows: int) -> Morsel:
-        """Return the same rows, with a limit to the length of morsels here."""
-        return self._replace(max_rows=rows if self.max_rows is None else min(rows, self.max_rows))
-
-    def beginning(self, rows: int) -> Morsel:
-        """Return the first rows."""
+        """Return the first rows; all where there are fewer."""
         return self._replace(end=min(self.start + rows, self.end))
 
-    def trimmed(self) -> Morsel:
-        """Return the rows from the first candidate to the last one; none where there is none."""
+    def limit(self, rows: int) -> Morsel:
+        """Return the same rows, where morsels may have no more rows than `rows`."""
+        return self._replace(max_rows=rows if self.max_rows is None else min(rows, self.max_rows))
+
+    def trim(self) -> Morsel:
+        """Return the rows from the first candidate to the last one; no rows without a candidate."""
         if self.candidates is None:
             return self
         own = self._own_candidates(self.candidates).bounds
@@ -84,7 +80,7 @@ class Morsel(NamedTuple):
         return self._replace(start=start, end=end)
 
     def after(self, done: Morsel) -> Morsel | None:
-        """Return the rows that are left where only the first ones were decoded; None for none."""
+        """Return the rows after those that were decoded; None if all were."""
         return self._replace(start=done.end) if done.end < self.end else None
 
     def live_candidates(self) -> Mask | None:
@@ -100,7 +96,7 @@ class Morsel(NamedTuple):
         return mask
 
     def _are_all_candidates(self) -> bool:
-        """Whether the filter may keep all rows, as is seen at a glance."""
+        """Tell whether there are no candidates, or one range of them that holds all rows."""
         if self.candidates is None or len(self.candidates) != 1:
             return self.candidates is None
         ((start, end),) = self.candidates

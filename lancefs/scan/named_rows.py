@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 def fits(candidates: Mapping[int, Sequence[RowRange] | None], most: int) -> bool:
-    """Tell whether the rows that may pass a filter are known, and no more than some.
+    """Tell whether the rows that may pass a filter are known and few.
 
     Args:
         candidates: By fragment id, ranges of rows; None for all rows of the fragment.
-        most: Number of rows, and of fragments.
+        most: The greatest number of rows, and of fragments, that is few.
     """
     if len(candidates) > most:
         return False
@@ -50,7 +50,7 @@ def read_named(
     claims_in: Callable[[int], Sequence[IndexClaim]],
     batch_rows: int,
 ) -> list[pa.RecordBatch] | None:
-    """Read those of few rows that pass a filter.
+    """Read few named rows, and return those that pass a filter.
 
     Args:
         reader: Decodes them.
@@ -70,7 +70,9 @@ def read_named(
     parts = [(fragment, _live_rows(fragment, ranges)) for fragment, ranges in named]
     some = [part for part in parts if len(part[1])]
     # The bytes of one batch are limited where it is read.
-    most = reader.settings.stream_bytes if len(some) > 1 and not reader.is_collected else None
+    request = reader.request
+    is_limited = len(some) > 1 and not request.is_collected
+    most = request.settings.stream_bytes if is_limited else None
     batches, size = [], 0
     try:
         for source, offsets in runs_with(some, batch_rows) if len(some) > 1 else some:

@@ -38,15 +38,15 @@ class Pace:
         self._budget = budget
         self._columns = columns
         self._settings = settings
-        self.rows = self._rounded(settings.longest_morsel_rows) if starts_long else batch_rows
+        self.rows = self._round(settings.longest_morsel_rows) if starts_long else batch_rows
         self._last_bytes = 0  # of the last morsel
-        # Times fewer bytes than estimated that dictionary values are taken to have. Pages do not
-        # record how often a value occurs; the estimate assumes that all occur equally often.
+        # The factor by which dictionary values are taken to have fewer bytes than estimated. Pages
+        # do not record how often a value occurs; the estimate assumes that all occur equally often.
         self._doubt = 1.0
 
     @property
     def largest(self) -> int:
-        """Bytes that values of a morsel may have whose sizes are only known while decoding."""
+        """Bytes that a morsel may have where the sizes of values are only known while decoding."""
         return 2 * self._budget
 
     def learn(self, decoded: DecodedMorsel) -> None:
@@ -58,7 +58,7 @@ class Pace:
             self._doubt = max(1, min(doubt, 4 * self._doubt))
         if morsel.rows:
             rows = int(self._budget * morsel.rows / size)
-            self.rows = self._rounded(min(rows, self._settings.longest_morsel_rows, 4 * self.rows))
+            self.rows = self._round(min(rows, self._settings.longest_morsel_rows, 4 * self.rows))
             if morsel.max_rows is not None:
                 # A morsel that is planned longer than it can be is decoded piece by piece.
                 self.rows = min(self.rows, morsel.max_rows)
@@ -98,20 +98,20 @@ class Pace:
         if morsel.is_picked:
             return morsel
         if morsel.rows > self.rows + self.rows // 8:  # a few rows are no morsel of their own
-            morsel = morsel._replace(end=morsel.start + self.rows)
+            morsel = morsel.head(self.rows)
         sizes = morsel.fragment.row_sizes(fields) if share else None
         if sizes is None:
             return morsel
         fitting = sizes.rows_within(morsel.start, self._budget / share, self._doubt)
         if fitting < morsel.fragment.physical_rows - morsel.start:
-            rows = self._rounded(fitting)
+            rows = self._round(fitting)
             if fitting < morsel.rows:
-                morsel = morsel._replace(end=min(morsel.start + rows, morsel.end))
-            morsel = morsel.limited(rows)
+                morsel = morsel.head(rows)
+            morsel = morsel.limit(rows)
         estimate = share * sizes.bytes_of(morsel.start, morsel.end)
         return morsel._replace(estimated_bytes=estimate)
 
-    def _rounded(self, rows: int) -> int:
+    def _round(self, rows: int) -> int:
         """Return whole batches, half a batch, or fewer rows where a half batch is too long."""
         # A little more than the budget is better than morsels of another length.
         for unit in (self._unit, max(self._unit // 2, 1)):
@@ -133,13 +133,13 @@ def _parts(morsel: Morsel, length_for: Callable[[int], int]) -> Iterator[Morsel]
             yield morsel
         return
     while morsel.rows:
-        part = morsel.beginning(length_for(morsel.rows))
+        part = morsel.head(length_for(morsel.rows))
         morsel = morsel._replace(start=part.end)
-        part = part.trimmed()
+        part = part.trim()
         if part.rows:
             yield part
 
 
 def _length(rows: int, parts: int, unit: int) -> int:
-    """Return how many rows the longest one of equal parts has: whole units."""
+    """Return the number of rows of the longest of equal parts, a multiple of a unit of rows."""
     return -(-rows // (parts * unit)) * unit

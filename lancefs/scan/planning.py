@@ -65,8 +65,8 @@ class ScanPlan:
             return None
         return self._request.index_use.answer
 
-    def claimed(self, fragments: Sequence[FragmentReader]) -> dict[int, int]:
-        """Return the ends of the rows that indices name in each fragment, by its id."""
+    def claimed_ends(self, fragments: Sequence[FragmentReader]) -> dict[int, int]:
+        """Return the offset after the last row that indices name in a fragment, by fragment id."""
         answer = self.answer
         if answer is None or not answer.claims or answer.candidates is None:
             return {}
@@ -84,7 +84,7 @@ class ScanPlan:
         fields = tuple(
             field
             for field in self._request.filter_fields
-            if field.name in self._intervals and field.id not in self._request.filter_validity
+            if field.name in self._intervals and field.id not in self._request.filter_forms.validity
         )
         root = self.local_root if fields else None
         if root is not None:
@@ -103,16 +103,19 @@ class ScanPlan:
 
     @cached_property
     def passing_whole(self) -> FragmentReaders | None:
-        """Those of many local fragments that may hold rows that pass, if all ranges are known."""
+        """The fragments that may hold rows that pass, of many local ones with known ranges.
+
+        None where they are few or remote, or a range is not known.
+        """
         request = self._request
         if not self.ranged_fields or not are_several_local(request.fragments):
             return None
         if self.candidates() is not None:
             return None
-        from lancefs.scan.fragment_ranges import passing_readers
+        from lancefs.scan.fragment_ranges import select_readers
 
         fields = self.ranged_fields
-        return passing_readers(request.fragments, fields, self._intervals, request.stats)
+        return select_readers(request.fragments, fields, self._intervals, request.stats)
 
     def skip_offset(self) -> tuple[Sequence[FragmentReader], int, int]:
         """Leave out the rows that `offset` passes over; a filter must see them all.
@@ -163,8 +166,9 @@ class ScanPlan:
     ) -> Iterator[tuple[FragmentReader | FragmentRun, Sequence[RowRange] | None]]:
         """Yield fragments and runs, with the ranges of rows that may pass; None for all rows.
 
-        Small fragments are joined to runs. The first one may be all that is wanted: a run begins
-        with it where there are many, which become longer; otherwise it is read alone.
+        Small fragments are joined to runs. The first fragment may be all that is wanted. Where
+        fragments are many, a short run begins with it and the next runs are longer; otherwise it is
+        read alone.
         """
         request = self._request
         candidates = self.candidates()
@@ -179,7 +183,9 @@ class ScanPlan:
                 runs = many_in_runs(whole, most_rows, first)
                 yield from ((source, None) for source in runs)
                 return
-            for is_whole, group in groupby(self._passing(fragments), lambda each: each[1] is None):
+            for is_whole, group in groupby(
+                self._select_fragments(fragments), lambda each: each[1] is None
+            ):
                 if is_whole:
                     left = (fragment for fragment, _ in group)
                     runs = in_runs(left, most_rows)
@@ -197,14 +203,14 @@ class ScanPlan:
         request.stats.fragments_skipped += len(fragments) - done
 
     def _many_whole(self, fragments: Sequence[FragmentReader]) -> FragmentReaders | None:
-        """Return many local fragments to read as they are; None where each is looked at before."""
+        """Return many local fragments that are read whole; None where each is looked at first."""
         if self.ranged_fields:
             return self.passing_whole
         return fragments if are_several_local(fragments) else None
 
     @cached_property
     def _intervals(self) -> Mapping[str, ValueInterval]:
-        """The intervals in the filter of columns whose ranges of values are kept in mind."""
+        """The intervals that the filter sets to columns whose ranges of values are kept in mind."""
         request = self._request
         if request.filter is None:
             return {}
@@ -222,7 +228,7 @@ class ScanPlan:
             and not (no_texts and isinstance(each, TextInterval))
         }
 
-    def _passing(
+    def _select_fragments(
         self, fragments: Sequence[FragmentReader]
     ) -> Iterator[tuple[FragmentReader, Sequence[RowRange] | None]]:
         """Yield fragments that may hold rows that pass, as far as earlier scans have seen.
@@ -232,9 +238,9 @@ class ScanPlan:
         fields = self.ranged_fields
         if not fields:
             return ((fragment, None) for fragment in fragments if self._may_pass(fragment))
-        from lancefs.scan.fragment_ranges import passing_fragments
+        from lancefs.scan.fragment_ranges import select_fragments
 
-        return passing_fragments(fragments, fields, self._intervals, self._request.stats)
+        return select_fragments(fragments, fields, self._intervals, self._request.stats)
 
     def _may_pass(self, fragment: FragmentReader) -> bool:
         """Return whether a fragment may hold rows that pass, as far as its metadata tells.

@@ -56,7 +56,7 @@ class _ColumnRanges(NamedTuple):
     zones: ZoneRanges
 
 
-class _RangeFolder:
+class _RangesFolder:
     """Where ranges are kept, and the tables whose ranges were loaded by this process."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class _RangeFolder:
         self.loaded: set[str] = set()
 
 
-_kept = _RangeFolder()
+_state = _RangesFolder()
 _lock = Lock()
 
 
@@ -81,40 +81,40 @@ def keep_ranges(directory: str | os.PathLike[str] | None) -> None:
             to keep ranges in memory only.
     """
     with _lock:
-        _kept.folder = None if directory is None else PrivateFolder(Path(directory))
-        _kept.loaded.clear()
+        _state.folder = None if directory is None else PrivateFolder(Path(directory))
+        _state.loaded.clear()
 
 
 def forget() -> None:
     """Load ranges from disk again when they are next asked for."""
     with _lock:
-        _kept.loaded.clear()
+        _state.loaded.clear()
 
 
 def load(root: str) -> None:
-    """Make the ranges of a table known that are kept on disk, if any are; once a process.
+    """Load the ranges of a table that are kept on disk, once a process.
 
     Args:
         root: Directory of the table, local.
     """
-    folder = _kept.folder
-    if folder is None or root in _kept.loaded:
+    folder = _state.folder
+    if folder is None or root in _state.loaded:
         return
     with _lock:
-        if root in _kept.loaded:
+        if root in _state.loaded:
             return
         for entry in _read(folder, root):
             value_ranges.restore(f"{root}/{entry.name}", entry.field_id, entry.zones)
-        _kept.loaded.add(root)
+        _state.loaded.add(root)
 
 
 def save(root: str) -> None:
-    """Keep the ranges of a table that are known on disk, beside those that others kept.
+    """Write the known ranges of a table to disk, beside those that other processes wrote.
 
     Args:
         root: Directory of the table, local.
     """
-    folder = _kept.folder
+    folder = _state.folder
     if folder is None:
         return
     with _lock:
@@ -161,7 +161,7 @@ def _format(root: str, entries: list[_ColumnRanges]) -> bytes:
     for name, field_id, zones in entries:
         number = types.setdefault(zones.data_type, len(types))
         columns = files.setdefault((name, zones.identity), [])
-        parts = zones.seen.tolist(), _listed(zones.low), _listed(zones.high)
+        parts = zones.seen.tolist(), _to_json(zones.low), _to_json(zones.high)
         columns.append([field_id, number, zones.low.dtype.str, *parts])
     schema = pa.schema([(str(number), each) for each, number in types.items()])
     content = {
@@ -205,15 +205,15 @@ def _zones(
     identity: Any, data_type: pa.DataType, dtype: str, seen: Any, low: Any, high: Any
 ) -> ZoneRanges:
     shaped = np.array(seen, np.int64).reshape(-1, 2)
-    return ZoneRanges(identity, data_type, shaped, _unlisted(low, dtype), _unlisted(high, dtype))
+    return ZoneRanges(identity, data_type, shaped, _from_json(low, dtype), _from_json(high, dtype))
 
 
-def _listed(bounds: Numbers) -> list[Any]:
-    """Return bounds as JSON has them: keys of texts as texts of a letter a byte."""
+def _to_json(bounds: Numbers) -> list[Any]:
+    """Return bounds as values of JSON: the key of a text as a string with a character a byte."""
     listed: list[Any] = bounds.tolist()
     return [key.decode("latin-1") for key in listed] if bounds.dtype.kind == "S" else listed
 
 
-def _unlisted(listed: list[Any], dtype: str) -> Numbers:
+def _from_json(listed: list[Any], dtype: str) -> Numbers:
     is_text = np.dtype(dtype).kind == "S"
     return np.array([key.encode("latin-1") for key in listed] if is_text else listed, dtype)

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.forks import cached_property
-from lancefs.scan.morsel_reader import schema_of
+from lancefs.scan.batch_schema import schema_of
+from lancefs.scan.output_forms import AS_VALUES, OutputForms
 from lancefs.scan.settings import BATCH_ROWS, ScanSettings, default_settings
 from lancefs.scan.stats import ScanStats
 from lancefs.table.fragment_reader import FragmentReader
@@ -32,14 +33,12 @@ class ScanRequest:
         filter_fields: The columns that the filter reads.
         batch_rows: At most this many rows a batch.
         limit: At most this many rows in all; None for no limit.
-        offset: Rows to pass over first, among those that the filter keeps.
+        offset: Rows to pass over first, among those that pass the filter.
         index: Finds row ids and addresses; without it there are no columns of row metadata.
         index_use: Asks the indices of the table for the rows of the filter; None to ask none.
         blobs: Whether blob columns show where their bytes are, or the bytes.
         is_collected: Whether the consumer keeps all batches; they are as long as is quickest then.
-        encoded: Field ids of string columns that come dictionary-encoded.
-        validity: Field ids of columns that come as their validity.
-        decimal64: Field ids of columns of decimals that come in 64 bits.
+        forms: Which columns come in another form than their values.
         settings: What the scan is tuned by.
         stats: Counts what the scan does.
     """
@@ -55,16 +54,14 @@ class ScanRequest:
     index_use: IndexUse | None = None
     blobs: Blobs = "descriptors"
     is_collected: bool = False
-    encoded: frozenset[int] = frozenset()
-    validity: frozenset[int] = frozenset()
-    decimal64: frozenset[int] = frozenset()
+    forms: OutputForms = AS_VALUES
     settings: ScanSettings = field(default_factory=default_settings)
     stats: ScanStats = field(default_factory=ScanStats, compare=False)
 
     @property
     def schema(self) -> pa.Schema:
         """The columns that come out."""
-        return schema_of(self.fields, self.blobs, self.encoded, self.validity, self.decimal64)
+        return schema_of(self.fields, self.blobs, self.forms)
 
     @property
     def is_of_all_rows(self) -> bool:
@@ -86,12 +83,22 @@ class ScanRequest:
         is_bulk = self.limit is None and (self.is_collected or not self.fields)
         return is_bulk and bool(self.fragments) and not self.fragments[0].is_local
 
+    @property
+    def gives_back(self) -> bool:
+        """Whether mapped bytes of files are given back between columns."""
+        return not (self.is_collected or self.is_short)
+
     @cached_property
-    def filter_validity(self) -> frozenset[int]:
-        """The columns of which the filter needs the validity only, and nothing else more."""
+    def filter_forms(self) -> OutputForms:
+        """The forms in which the filter takes its columns, where it reads columns of many rows."""
+        return OutputForms(self.forms.dictionary, self._filter_validity(), self._filter_decimal64())
+
+    def _filter_validity(self) -> frozenset[int]:
+        """Return the columns of which the filter, and nothing else, needs the validity only."""
         if self.filter is None:
             return frozenset()
-        returned = ({field.id for field in self.fields} - self.validity) | self.encoded
+        forms = self.forms
+        returned = ({field.id for field in self.fields} - forms.validity) | forms.dictionary
         tested = self.filter.tested_for_nulls([field.name for field in self.filter_fields])
         return frozenset(
             field.id
@@ -99,11 +106,10 @@ class ScanRequest:
             if field.name in tested and field.id not in returned
         )
 
-    @cached_property
-    def filter_decimal64(self) -> frozenset[int]:
-        """The columns that the filter compares in 64 bits, where it compares stored numbers."""
-        decimal64 = frozenset(field.id for field in self.filter_fields) & self.decimal64
+    def _filter_decimal64(self) -> frozenset[int]:
+        """Return the columns that the filter compares in 64 bits, as it compares stored numbers."""
+        decimal64 = frozenset(field.id for field in self.filter_fields) & self.forms.decimal64
         if self.filter is None or not decimal64:
             return frozenset()
-        schema = schema_of(self.filter_fields, self.blobs, (), (), decimal64)
+        schema = schema_of(self.filter_fields, self.blobs, OutputForms(decimal64=decimal64))
         return decimal64 if self.filter.tests_columns_alone(schema) else frozenset()

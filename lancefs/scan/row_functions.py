@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.forks import Lock
-from lancefs.scan.half_floats import widened
+from lancefs.scan.half_floats import widen_type
 
 _Values: TypeAlias = "pa.Array | pa.Scalar"
 _RowFunction: TypeAlias = Callable[[Any, _Values, _Values], pa.Array]
@@ -68,7 +68,7 @@ def _call(
     types: tuple[pa.DataType, pa.DataType],
     result: pa.DataType,
 ) -> pc.Expression:
-    types = (widened(types[0]), widened(types[1]))  # as filters are given half floats
+    types = (widen_type(types[0]), widen_type(types[1]))  # as filters are given half floats
     key = (name, types)
     with _lock:
         if key not in _names:

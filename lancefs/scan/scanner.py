@@ -20,7 +20,8 @@ from lancefs.datafile.row_ranges import count_rows
 from lancefs.forks import cached_property
 from lancefs.printable import plural
 from lancefs.scan.execution import Scan
-from lancefs.scan.index_use import IndexUse
+from lancefs.scan.index_use import MAX_TESTED_ROWS, IndexUse
+from lancefs.scan.output_forms import OutputForms
 from lancefs.scan.request import ScanRequest
 from lancefs.scan.settings import default_settings
 from lancefs.scan.stats import ScanStats
@@ -42,8 +43,6 @@ Filter: TypeAlias = pc.Expression | str
 _BLOBS = get_args(Blobs)
 # Characters of a filter that `explain` shows.
 _SHOWN = 200
-# Rows that indices name and a planner tests at most.
-_FEW_ROWS = 4096
 # Bytes of a table whose columns may be parts of what was decoded.
 _SMALL_TABLE = 64 * 1024
 Positions: TypeAlias = npt.NDArray[np.integer[Any]]
@@ -128,7 +127,7 @@ class LanceScanner:
         numbers = {"batch_size": batch_size, "limit": limit, "offset": offset}
         _check(numbers, blobs, columns)
         self._version, self._shown = version, tuple(shown)
-        chosen = None if fragments is None else self._chosen(fragments)
+        chosen = None if fragments is None else self._choose_readers(fragments)
         self._arguments = (version, self._shown, columns, tuple(filters))
         self._options: dict[str, Any] = {
             **numbers,
@@ -142,13 +141,14 @@ class LanceScanner:
             "max_memory": max_memory,
             "use_index": use_index,
         }
-        columns = self._with_descriptors(self._with(columns, with_row_id, with_row_address), blobs)
+        columns = self._name_descriptors(
+            self._add_row_metadata(columns, with_row_id, with_row_address), blobs
+        )
         self._computed = self._expressions(columns) if isinstance(columns, Mapping) else None
-        known = self._known(filters) if filters else None
+        known = self._understand(filters) if filters else None
         most = version.max_memory if max_memory is None else max_memory
-        settings = default_settings().within(most)
+        settings = default_settings().with_max_memory(most)
         rows = settings.batch_rows if blobs == "descriptors" else settings.blob_batch_rows
-        validity = self._validity(validity_columns)
         self._request = ScanRequest(
             fragments=version.readers if chosen is None else chosen,
             fields=self._fields(columns),
@@ -160,9 +160,7 @@ class LanceScanner:
             index=version.row_index,
             index_use=self._index_use(known, fragments is not None) if use_index else None,
             blobs=blobs,
-            encoded=self._encoded(dictionary_columns) - validity,
-            validity=validity,
-            decimal64=self._decimal64(decimal64_columns) - validity,
+            forms=self._forms(dictionary_columns, validity_columns, decimal64_columns),
             settings=settings,
         )
 
@@ -206,7 +204,7 @@ class LanceScanner:
         fragments = plural(len(self._request.fragments), "fragment")
         if condition is None:
             return f"scan of {fragments}; there is no filter"
-        text = expressions.shown(condition.expression)
+        text = expressions.to_text(condition.expression)
         lines = [f"filter {text if len(text) <= _SHOWN else text[:_SHOWN] + '…'}"]
         if self._request.index_use is None:
             return "\n".join([*lines, f"scan of {fragments}; use_index is False"])
@@ -233,7 +231,7 @@ class LanceScanner:
             By fragment id, ranges of rows, deleted ones counted. None for all rows, of the fragment
             or of the table.
         """
-        return Scan(self._request).candidates(_FEW_ROWS)
+        return Scan(self._request).candidates(MAX_TESTED_ROWS)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Read in batches, in the order of the table."""
@@ -256,7 +254,7 @@ class LanceScanner:
         return self._to_table(self._request)
 
     def _to_table(self, request: ScanRequest) -> pa.Table:
-        return self._joined(list(self._batches(replace(request, is_collected=True))))
+        return self._join(list(self._batches(replace(request, is_collected=True))))
 
     def head(self, num_rows: int) -> pa.Table:
         """Read the first rows, and decode little more than these."""
@@ -334,8 +332,8 @@ class LanceScanner:
         if len(wanted) and not 0 <= wanted.min() <= wanted.max() < total:
             beyond = int(wanted.min() if wanted.min() < 0 else wanted.max())
             raise IndexError(f"row {beyond} of {self._version.name}, which has {total} rows")
-        rows, position = _ascending(wanted)
-        return _take(self._gather(self._kept.rows_at(rows)), position)
+        rows, position = _sort(wanted)
+        return _take(self._gather(self._collecting_scan.rows_at(rows)), position)
 
     def take_ids(self, row_ids: Sequence[int] | Positions | pa.Array) -> pa.Table:
         """Read rows by their ids; filter, limit, offset and fragments have no meaning here.
@@ -348,7 +346,7 @@ class LanceScanner:
             TypeError: They are no whole numbers.
         """
         self._version.refuse_if_fresh(ROW_ID.name)
-        wanted, position = _ascending(_as_ids(row_ids))
+        wanted, position = _sort(_as_ids(row_ids))
         found = self._version.row_index.find_ids(wanted)
         which = np.concatenate([np.empty(0, np.int64), *(rows.which for rows in found)])
         order = which.argsort()
@@ -358,11 +356,11 @@ class LanceScanner:
                 f"{self._version.name} has no row with the row id {missing[0]}"
                 + (f" (nor with {len(missing) - 1} others)" if len(missing) > 1 else "")
             )
-        batches = self._kept.rows_of((rows.reader, rows.offsets) for rows in found)
+        batches = self._collecting_scan.rows_of((rows.reader, rows.offsets) for rows in found)
         return _take(self._gather(batches), order[position])
 
     @cached_property
-    def _kept(self) -> Scan:
+    def _collecting_scan(self) -> Scan:
         """A scan of which all batches are kept."""
         return Scan(replace(self._request, is_collected=True))
 
@@ -380,19 +378,19 @@ class LanceScanner:
     def _gather(self, batches: Iterable[pa.RecordBatch]) -> pa.Table:
         """Put batches of the scan together, with expressions evaluated."""
         if self._computed is not None:
-            return self._joined([self._compute(batch) for batch in batches])
+            return self._join([self._compute(batch) for batch in batches])
         metadata = self._metadata
         found = list(batches)
         if metadata:
             found = [batch.replace_schema_metadata(metadata) for batch in found]
-        return self._joined(found)
+        return self._join(found)
 
-    def _joined(self, batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    def _join(self, batches: Sequence[pa.RecordBatch]) -> pa.Table:
         """Return batches, whose schema is that of the scan, as a table."""
         schema = batches[0].schema if batches else self.projected_schema
         return pa.Table.from_batches(batches, schema)
 
-    def _chosen(self, fragments: Iterable[Any]) -> list[FragmentReader]:
+    def _choose_readers(self, fragments: Iterable[Any]) -> list[FragmentReader]:
         """Return the readers of fragments, which are named by their ids or objects.
 
         The rows that generations add to a fresh table belong to no fragment of it.
@@ -406,7 +404,9 @@ class LanceScanner:
             raise ValueError(f"{self._version.name} has no fragment {unknown[0]}")
         return [readers[positions[number]] for number in ids]
 
-    def _with(self, columns: Columns | None, row_id: bool, row_address: bool) -> Columns | None:
+    def _add_row_metadata(
+        self, columns: Columns | None, row_id: bool, row_address: bool
+    ) -> Columns | None:
         """Add columns of row metadata to those that are wanted."""
         extra = [ROW_ID.name] * row_id + [ROW_ADDRESS.name] * row_address
         if not extra:
@@ -416,7 +416,7 @@ class LanceScanner:
         names = [field.name for field in self._shown] if columns is None else list(columns)
         return names + [name for name in extra if name not in names]
 
-    def _with_descriptors(self, columns: Columns | None, blobs: Blobs) -> Columns | None:
+    def _name_descriptors(self, columns: Columns | None, blobs: Blobs) -> Columns | None:
         """Make expressions of columns where there are members of descriptors, which are read whole.
 
         Raises:
@@ -442,30 +442,42 @@ class LanceScanner:
             return fields_read(list(self._computed.values()), self._version)
         return tuple(self._version.column(name) for name in columns)
 
-    def _encoded(self, names: Collection[str]) -> frozenset[int]:
+    def _forms(
+        self,
+        dictionary_columns: Collection[str],
+        validity_columns: Collection[str],
+        decimal64_columns: Collection[str],
+    ) -> OutputForms:
+        """Return the forms in which columns come, of which validity goes before the others."""
+        validity = self._validity_ids(validity_columns)
+        dictionary = self._dictionary_ids(dictionary_columns)
+        decimal64 = self._decimal64_ids(decimal64_columns)
+        return OutputForms(dictionary - validity, validity, decimal64 - validity)
+
+    def _dictionary_ids(self, names: Collection[str]) -> frozenset[int]:
         """Return the ids of columns that come dictionary-encoded."""
         _check_list("dictionary_columns", names)
         rule = "columns of strings come dictionary-encoded"
-        return self._only("dictionary_columns", names, is_encodable, rule)
+        return self._ids_of_kind("dictionary_columns", names, is_encodable, rule)
 
-    def _validity(self, names: Collection[str]) -> frozenset[int]:
+    def _validity_ids(self, names: Collection[str]) -> frozenset[int]:
         """Return the ids of columns that come as their validity."""
         _check_list("validity_columns", names)
         if names and self._computed is not None:
             raise ValueError("validity_columns needs columns by their names, not expressions")
         return frozenset(self._version.column(name).id for name in names)
 
-    def _decimal64(self, names: Collection[str]) -> frozenset[int]:
+    def _decimal64_ids(self, names: Collection[str]) -> frozenset[int]:
         """Return the ids of columns of decimals that come in 64 bits."""
         _check_list("decimal64_columns", names)
         if names and self._computed is not None:
             raise ValueError("decimal64_columns needs columns by their names, not expressions")
         rule = "decimals of up to 18 digits come in 64 bits, with pyarrow 19 or newer"
-        return self._only(
+        return self._ids_of_kind(
             "decimal64_columns", names, lambda one: decimal64_field(one) is not None, rule
         )
 
-    def _only(
+    def _ids_of_kind(
         self, option: str, names: Collection[str], is_fit: Callable[[Field], bool], rule: str
     ) -> frozenset[int]:
         """Return the ids of the columns of an option, all of which must be of some kind.
@@ -474,7 +486,7 @@ class LanceScanner:
             option: Its name.
             names: The columns.
             is_fit: Whether a column is of the kind.
-            rule: What the error says is so of no others.
+            rule: What the error says of columns of the kind.
         """
         fields = [self._version.field(name) for name in names]
         other = next((field for field in fields if not is_fit(field)), None)
@@ -483,7 +495,7 @@ class LanceScanner:
             raise ValueError(f"{shown}; only {rule}")
         return frozenset(field.id for field in fields)
 
-    def _known(self, filters: Sequence[Filter]) -> KnownFilter:
+    def _understand(self, filters: Sequence[Filter]) -> KnownFilter:
         from lancefs.scan.known_filters import known_filter
 
         return known_filter(filters, self._version)
@@ -546,7 +558,7 @@ def _fragment_id(fragment: Any) -> int:
     raise TypeError(f"fragments has {fragment!r}; fragments of the dataset, or ids, were expected")
 
 
-def _ascending(numbers: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Positions]:
+def _sort(numbers: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Positions]:
     """Return numbers in order, each once, and where each of the given ones is among them."""
     order = numbers.argsort(kind="stable")
     ordered = numbers[order]

@@ -60,15 +60,15 @@ def decode_ahead(
     """
 
     def decode() -> Iterator[DecodedMorsel]:
-        left = (yield from _inline(morsels, reader, pace)) if begins_here else morsels
-        yield from _in_threads(left, reader, pace, spares_memory)
+        left = (yield from _decode_inline(morsels, reader, pace)) if begins_here else morsels
+        yield from _decode_in_threads(left, reader, pace, spares_memory)
 
     for decoded in decode():
         pace.learn(decoded)
         yield decoded
 
 
-def _in_threads(
+def _decode_in_threads(
     morsels: Iterator[Morsel], reader: MorselReader, pace: Pace, spares_memory: bool
 ) -> Iterator[DecodedMorsel]:
     """Decode morsels in threads, in order; closing the generator stops the threads."""
@@ -76,7 +76,7 @@ def _in_threads(
     if first is None:
         return
     is_local = first.fragment.is_local
-    most = THREADS if is_local else reader.settings.remote_prefetch
+    most = THREADS if is_local else reader.request.settings.remote_prefetch
     read = partial(reader.read, pace=pace)
 
     def start(morsel: Morsel) -> Callable[[], DecodedMorsel]:
@@ -111,17 +111,17 @@ def _cut(morsels: Iterator[Morsel], reader: MorselReader, pace: Pace) -> Iterato
     What decoding leaves of a morsel waits until that is done; several parts have several threads.
     So has the last morsel, if a filter makes batches of any length.
     """
-    for morsel in morsels if reader.filter is None else _last_shared(morsels, pace):
+    for morsel in morsels if reader.request.filter is None else _share_last(morsels, pace):
         rest: Morsel | None = morsel
         while rest is not None:
-            part = _beginning(rest, reader, pace)
+            part = _fit_if_known(rest, reader, pace)
             rest = rest.after(part)
-            part = part.trimmed()
+            part = part.trim()
             if part.rows:
                 yield part
 
 
-def _beginning(morsel: Morsel, reader: MorselReader, pace: Pace) -> Morsel:
+def _fit_if_known(morsel: Morsel, reader: MorselReader, pace: Pace) -> Morsel:
     """Return as many rows of a morsel as are decoded together, if that is known."""
     if morsel.rows <= _MIN_CUT:
         return morsel
@@ -131,7 +131,7 @@ def _beginning(morsel: Morsel, reader: MorselReader, pace: Pace) -> Morsel:
         return morsel
 
 
-def _last_shared(morsels: Iterator[Morsel], pace: Pace) -> Iterator[Morsel]:
+def _share_last(morsels: Iterator[Morsel], pace: Pace) -> Iterator[Morsel]:
     """Yield morsels, and in place of the last one as many parts of it as there are threads."""
     last = next(morsels, None)
     for morsel in morsels:
@@ -142,10 +142,10 @@ def _last_shared(morsels: Iterator[Morsel], pace: Pace) -> Iterator[Morsel]:
         yield from pace.share(last, THREADS)
 
 
-def _inline(
+def _decode_inline(
     morsels: Iterator[Morsel], reader: MorselReader, pace: Pace
 ) -> Generator[DecodedMorsel, None, Iterator[Morsel]]:
-    """Decode morsels in this thread, as long as that is done before threads would pay.
+    """Decode morsels in this thread until threads would pay.
 
     The first morsel is decoded here in any case: it may be all that is wanted.
 
@@ -154,7 +154,7 @@ def _inline(
     """
     spent = per_row = 0.0
     while (morsel := next(morsels, None)) is not None:
-        if spent + per_row * morsel.rows > reader.settings.inline_seconds:
+        if spent + per_row * morsel.rows > reader.request.settings.inline_seconds:
             return chain([morsel], morsels)
         started = perf_counter()
         decoded = reader.read(morsel, pace)
@@ -170,10 +170,10 @@ def _inline(
 
 
 def do_each(do: Callable[[_Item], _Result], items: Iterable[_Item], most: int) -> Iterator[_Result]:
-    """Yield what is done with each of some items, in order.
+    """Call a function for each of some items, and yield the results in order.
 
     Args:
-        do: Does it.
+        do: The function.
         items: The items.
         most: How many are under way together, in threads; 1 for one after the other in this thread.
     """

@@ -1,4 +1,4 @@
-"""How many rows a filter keeps, estimated from a sample of the columns that it reads.
+"""Which share of the rows passes a filter, estimated from a sample of the columns that it reads.
 
 Tables have no statistics. The sample is runs of rows at places spread evenly over the table, so
 that it also tells whether the rows that are left out lie together, as in sorted columns. It is read
@@ -41,24 +41,24 @@ _BYTES, _ESTIMATES, _MIN_BYTES = 1024 * 1024, 32 * 1024, 256
 
 
 class Selectivity(NamedTuple):
-    """What a filter keeps of a table, as a sample tells.
+    """How many rows of a table pass a filter, estimated from a sample.
 
     Attributes:
-        kept: The share of rows that pass, from 0 to 1.
-        left_out: The share of rows that lie in longer runs of rows none of which passes.
+        passing_share: The share of rows that pass, from 0 to 1.
+        left_out: The share of rows that lie in long runs of rows in which none passes.
     """
 
-    kept: float
+    passing_share: float
     left_out: float
 
     @property
     def is_scattered(self) -> bool:
         """Whether most of the rows that do not pass lie between rows that do."""
-        return self.left_out < (1 - self.kept) / 2 or self.kept == 1
+        return self.left_out < (1 - self.passing_share) / 2 or self.passing_share == 1
 
 
-def estimated(filter: pc.Expression, version: OpenVersion) -> Selectivity | None:
-    """Estimate how many rows a filter keeps.
+def estimate_selectivity(filter: pc.Expression, version: OpenVersion) -> Selectivity | None:
+    """Estimate which share of the rows of a version passes a filter.
 
     Args:
         filter: The filter, over columns of the version.
@@ -90,7 +90,7 @@ def _estimate(filter: pc.Expression, version: OpenVersion) -> Selectivity | None
     if any(array is None for array in sample):
         return None
     names = [field.name for field in known.fields]
-    passed = known.condition.passed(pa.RecordBatch.from_arrays(sample, names))
+    passed = known.condition.evaluate(pa.RecordBatch.from_arrays(sample, names))
     counts = passed.view(np.uint8).reshape(_RUNS, _RUN_ROWS).sum(axis=1)
     return Selectivity(int(counts.sum()) / len(passed), 1 - np.count_nonzero(counts) / _RUNS)
 

@@ -116,7 +116,7 @@ class ScanSettings:
     stream_mapped_bytes: int = STREAM_MAPPED_BYTES
     max_memory: int | None = None
 
-    def within(self, max_memory: int | None) -> ScanSettings:
+    def with_max_memory(self, max_memory: int | None) -> ScanSettings:
         """Return the settings of a scan that takes about so much memory at most.
 
         Args:

@@ -166,7 +166,7 @@ class Shards(Sequence[Shard]):
         return Shards(replace(self._rows, seed=seed), self._count)
 
 
-def sharded(
+def make_shards(
     count: int,
     scanner: LanceScanner,
     passing: LanceScanner | None,

@@ -18,7 +18,7 @@ from lancefs.scan.sql_literals import (
     parse_as,
     to_value,
 )
-from lancefs.scan.sql_operands import Literal, Operand, Typed, result, to_floats, typed
+from lancefs.scan.sql_operands import Literal, Operand, Typed, result, to_floats, to_typed
 from lancefs.scan.sql_tokens import Refused
 
 # Types without parameters, by name. INT8 has eight bytes, as in PostgreSQL.
@@ -86,7 +86,7 @@ def cast(operand: Operand, target: pa.DataType) -> Operand:
     try:
         if isinstance(value, str):
             value = parse_as(value, target)
-        converted = _cast_values(typed(Literal(value, operand.start, operand.text)), target)
+        converted = _cast_values(to_typed(Literal(value, operand.start, operand.text)), target)
         (array,) = evaluate([converted.expression], without_columns(1))
     except (ValueError, pa.ArrowException):
         raise Refused(f"{operand} is not a value of the type {target}", operand.start) from None
@@ -96,13 +96,13 @@ def cast(operand: Operand, target: pa.DataType) -> Operand:
 def _cast_values(values: Typed, target: pa.DataType) -> Typed:
     if values.type.equals(target):
         return values
-    expression = _converted(values, target)
+    expression = _convert(values, target)
     if expression is None:
         raise Refused(f"{values.type} cannot be cast to {target}", values.start)
     return result(expression, target, values)
 
 
-def _converted(values: Typed, target: pa.DataType) -> pc.Expression | None:
+def _convert(values: Typed, target: pa.DataType) -> pc.Expression | None:
     """Return values in another type; None where the types do not convert."""
     source = values.type
     if pa.types.is_null(source):

@@ -90,7 +90,7 @@ def parse_filter(text: str, fields: Sequence[Field]) -> pc.Expression:
         expression = _Parser(text, fields).parse()
         _check(expression, fields)
     except Refused as refused:
-        raise refused.located(text) from None
+        raise refused.to_error(text) from None
     except UnicodeEncodeError as error:
         raise InvalidFilter(f"the filter is not text: {error}") from None
     except RecursionError:  # the caller's own calls count, too
@@ -107,7 +107,7 @@ def _check(expression: pc.Expression, fields: Sequence[Field]) -> None:
         return  # lancefs compares these itself
     nothing = [pa.nulls(0, column.type) for column in columns]
     try:
-        expressions.matching(expression, pa.RecordBatch.from_arrays(nothing, schema=schema))
+        expressions.evaluate_filter(expression, pa.RecordBatch.from_arrays(nothing, schema=schema))
     except (pa.ArrowException, ValueError) as error:
         raise InvalidFilter(f"the filter cannot be evaluated: {error}") from error
 
@@ -152,7 +152,7 @@ class _Parser:
             is_negative ^= self._advance().word == "-"
         operand = self._parse_operand()
         if is_negative:
-            operand = sql_operators.negative(operand)
+            operand = sql_operators.change_sign(operand)
         return operand if operand.start == start else replace(operand, start=start)
 
     def _parse_infix(self, left: Operand, level: int) -> Operand:
@@ -399,7 +399,7 @@ class _Parser:
         try:
             return find_column(self._fields, name)
         except ColumnNotFound:
-            alike = [way for way in _ways(self._fields) if _dotted(way).lower() == name.lower()]
+            alike = [way for way in _ways(self._fields) if _join_names(way).lower() == name.lower()]
             if len(alike) != 1:
                 raise
             return alike[0]
@@ -440,5 +440,5 @@ def _ways(fields: Sequence[Field]) -> Iterator[tuple[Field, ...]]:
         yield from ((field, *way) for way in _ways(field.members))
 
 
-def _dotted(way: tuple[Field, ...]) -> str:
+def _join_names(way: tuple[Field, ...]) -> str:
     return ".".join(field.name for field in way)

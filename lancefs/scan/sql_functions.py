@@ -23,7 +23,7 @@ from lancefs.scan.sql_operands import (
     item_type,
     require_text,
     result,
-    typed,
+    to_typed,
 )
 from lancefs.scan.sql_operators import conjunction, disjunction, fit, is_truth
 from lancefs.scan.sql_tokens import Refused
@@ -199,7 +199,7 @@ def _length(name: str, operand: Operand) -> Typed:
 
 
 def _abs(name: str, operand: Operand) -> Typed:
-    values = typed(operand)
+    values = to_typed(operand)
     if not is_number(values.type):
         raise Refused(f"{name} takes a number, not {values.type}", operand.start)
     if pa.types.is_signed_integer(values.type):
@@ -208,7 +208,7 @@ def _abs(name: str, operand: Operand) -> Typed:
 
 
 def _isnan(name: str, operand: Operand) -> Typed:
-    values = typed(operand)
+    values = to_typed(operand)
     if not is_number(values.type):
         raise Refused(f"{name} takes a number, not {values.type}", operand.start)
     return condition(pc.is_nan(values.expression), values)
@@ -224,20 +224,20 @@ def _coalesce(name: str, *operands: Operand) -> Typed:
             raise Refused(f"{name} of {target} and {values.type}; cast one", values.start)
         target = common
     if pa.types.is_null(target):
-        return typed(operands[0])
+        return to_typed(operands[0])
     return result(pc.coalesce(*(convert(values, target) for values in columns)), target, *columns)
 
 
 def _beside(operand: Operand, data_type: pa.DataType) -> Typed:
     """Return an operand; a literal takes a type where it is a value of the type."""
     if not isinstance(operand, Literal) or operand.value is None or pa.types.is_null(data_type):
-        return typed(operand)
+        return to_typed(operand)
     try:
         scalar = _scalar_as(operand, data_type)
     except Refused:
-        return typed(operand)
+        return to_typed(operand)
     if scalar is None:
-        return typed(operand)
+        return to_typed(operand)
     return Typed(pc.scalar(scalar), data_type, operand.start)
 
 
@@ -261,7 +261,7 @@ def _list_of(name: str, operand: Operand) -> Typed:
         kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
         if any(is_kind(operand.type) for is_kind in kinds):
             return operand
-    data_type = typed(operand).type
+    data_type = to_typed(operand).type
     raise Refused(f"{name} takes a column of lists first, not {data_type}", operand.start)
 
 

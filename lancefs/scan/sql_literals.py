@@ -348,14 +348,14 @@ def calculate(sign: str, left: Value, right: Value) -> Value:
     else:
         result = {"+": a.__add__, "-": a.__sub__, "*": a.__mul__, "/": a.__truediv__}[sign](b)
     if result.denominator == 1:
-        return _checked(int(result))
+        return _check_size(int(result))
     try:
         return _EXACT.divide(Decimal(result.numerator), Decimal(result.denominator))
     except Inexact:
         return result.numerator / result.denominator
 
 
-def _checked(number: int) -> int:
+def _check_size(number: int) -> int:
     if abs(number) >= 10**_MAX_DIGITS:
         raise ValueError
     return number

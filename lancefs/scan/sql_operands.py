@@ -128,7 +128,7 @@ def _plain(data_type: pa.DataType) -> pa.DataType:
     return value_type(data_type)
 
 
-def typed(operand: Operand) -> Typed:
+def to_typed(operand: Operand) -> Typed:
     """Return an operand as an expression.
 
     Raises:
@@ -183,7 +183,7 @@ def require_text(operand: Operand, what: str) -> Typed:
     Raises:
         Refused: It is something else.
     """
-    values = typed(operand)
+    values = to_typed(operand)
     if pa.types.is_null(values.type):
         values = Typed(pc.scalar(null_of(pa.string())), pa.string(), operand.start)
     if not is_text(values.type):
@@ -267,7 +267,7 @@ def wide_decimal(types: tuple[pa.DataType, ...]) -> pa.DataType | None:
     """Return a decimal type that holds decimals and whole numbers; None where none is wide enough.
 
     Args:
-        types: Of decimals and whole numbers.
+        types: Types of decimals and whole numbers.
     """
     scale = max(max(_scale(kind) for kind in types), 0)
     try:

@@ -40,7 +40,7 @@ from lancefs.scan.sql_operands import (
     condition,
     convert,
     result,
-    typed,
+    to_typed,
     unify,
     wide_decimal,
 )
@@ -83,9 +83,9 @@ def compare(sign: str, left: Operand, right: Operand) -> Typed:
     """
     is_constant = isinstance(left, Literal) and isinstance(right, Literal)
     if is_constant and isinstance(right, Literal) and isinstance(right.value, str):
-        left = typed(left)
+        left = to_typed(left)
     elif is_constant:
-        right = typed(right)
+        right = to_typed(right)
     if isinstance(left, Literal):
         left, right, sign = right, left, _MIRRORED[sign]
     assert isinstance(left, Typed)
@@ -263,12 +263,12 @@ def _join(join: Callable[[Any, Any], Any], terms: list[Typed]) -> Typed:
 def _join_two(join: Callable[[Any, Any], Any], left: Typed, right: Typed) -> Typed:
     total = left.terms + right.terms
     if total > _LONGEST_CHAIN:
-        left, right, total = _sealed(left), _sealed(right), 2
+        left, right, total = _seal(left), _seal(right), 2
     joined = condition(join(left.expression, right.expression), left, right)
     return replace(joined, terms=total)
 
 
-def _sealed(chain: Typed) -> Typed:
+def _seal(chain: Typed) -> Typed:
     """Return a condition that Arrow does not join with those around it."""
     return condition(~~chain.expression, chain) if chain.terms > 1 else chain
 
@@ -281,7 +281,7 @@ def truth(operand: Operand) -> Typed:
     """
     if isinstance(operand, Literal) and operand.value is None:
         return condition(UNKNOWN, operand)
-    values = typed(operand)
+    values = to_typed(operand)
     if not pa.types.is_boolean(values.type):
         raise Refused("a comparison was expected, such as price > 3", operand.start)
     return values
@@ -294,7 +294,7 @@ def negation(operand: Operand) -> Typed:
 
 def is_missing(operand: Operand) -> Typed:
     """Tell where an operand is NULL."""
-    values = typed(operand)
+    values = to_typed(operand)
     return condition(values.compared.is_null(), values)
 
 
@@ -404,13 +404,13 @@ def _as_number(operand: Operand, other: Operand) -> Typed:
         if is_whole and pa.types.is_unsigned_integer(other.type) and value in range(2**64):
             scalar = scalar_of(value, pa.uint64())
             return Typed(pc.scalar(scalar), pa.uint64(), operand.start)
-    values = typed(operand)
+    values = to_typed(operand)
     if not is_number(values.type):
         raise Refused(f"arithmetic takes numbers, not {values.type}", operand.start)
     return values
 
 
-def negative(operand: Operand) -> Operand:
+def change_sign(operand: Operand) -> Operand:
     """Return a number with the other sign.
 
     Raises:

@@ -58,7 +58,7 @@ class Refused(Exception):
         self.what = what
         self.start = start
 
-    def located(self, text: str) -> InvalidFilter:
+    def to_error(self, text: str) -> InvalidFilter:
         """Return the error for users: one line, with the place in the filter."""
         rest = text[self.start :].strip()
         if rest:

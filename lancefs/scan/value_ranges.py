@@ -1,8 +1,8 @@
 """The least and greatest values of columns, by zones of rows, as scans with filters have seen them.
 
 Data files have no statistics. A scan that decodes a column for its filter keeps the range of values
-in each zone, so that the next filter on the column passes over zones, and whole fragments, without
-a row that passes. Columns of stored numbers have ranges: integers, dates, times, durations; and
+in each zone, so that the next filter on the column skips zones, and whole fragments, in which no
+row passes. Columns of stored numbers have ranges: integers, dates, times, durations; and
 texts, of which the keys count (`kernels.bounds`). Null slots do not count; deleted rows do, so that
 a range holds for every version with the file.
 """
@@ -49,6 +49,8 @@ _WIDEST = 64
 _MAX_ITEMS = 4096
 
 _Key: TypeAlias = tuple[Hashable, int]
+# The file of a column, and the identity of its bytes before a read; None for none.
+_FileIdentity: TypeAlias = tuple[File | None, Hashable | None]
 Numbers: TypeAlias = np.ndarray[Any, Any]
 
 
@@ -57,11 +59,13 @@ class ZoneRanges:
     """The ranges of a column of a data file.
 
     Attributes:
-        identity: Of the bytes of the file.
-        data_type: Of the column.
-        seen: The rows of each zone that the range is of: the first one, and after the last one.
-        low: The least number in the rows seen; above the greatest one where all are null.
-        high: The greatest number.
+        identity: Identity of the bytes of the file.
+        data_type: Type of the column.
+        seen: The rows that were seen of each zone: the offset of the first one, and the offset
+            after the last one; shape (zones, 2).
+        low: The least value of each zone in the rows seen; above the greatest one where all are
+            null.
+        high: The greatest value of each zone in the rows seen.
     """
 
     identity: Hashable
@@ -75,7 +79,7 @@ class ZoneRanges:
         return _COLUMN_BYTES + self.seen.nbytes + self.low.nbytes + self.high.nbytes
 
     def holds(self, start: int, end: int) -> bool:
-        """Whether all rows from one to before another one were seen."""
+        """Tell whether all rows from `start` to before `end` were seen."""
         first, last = start // ZONE_ROWS, -(-end // ZONE_ROWS)
         if last > len(self.seen):
             return False
@@ -84,9 +88,9 @@ class ZoneRanges:
         seen = self.seen[first:last]
         return bool(((seen[:, 0] <= starts) & (seen[:, 1] >= ends)).all())
 
-    def excluded(self, interval: ValueInterval) -> Ints:
-        """Return ranges of rows of which no value lies within an interval."""
-        out = misses(self.low, self.high, interval)
+    def find_outside(self, interval: ValueInterval) -> Ints:
+        """Return the ranges of rows that have no value within an interval; shape (ranges, 2)."""
+        out = are_outside(self.low, self.high, interval)
         return self.seen[out & (self.seen[:, 0] < self.seen[:, 1])]
 
 
@@ -106,7 +110,7 @@ _known = _Known()
 _lock = Lock()
 
 
-def misses(low: Numbers, high: Numbers, interval: ValueInterval) -> Mask:
+def are_outside(low: Numbers, high: Numbers, interval: ValueInterval) -> Mask:
     """Tell which ranges of values have no value within an interval.
 
     Args:
@@ -125,7 +129,7 @@ def misses(low: Numbers, high: Numbers, interval: ValueInterval) -> Mask:
 
 
 def has_range(data_type: pa.DataType) -> bool:
-    """Whether columns of a type have ranges: those that intervals speak of, of few bytes."""
+    """Tell whether columns of a type have ranges: texts, and stored numbers of up to 64 bits."""
     from lancefs.scan.intervals import stored_bounds
 
     if is_text(value_type(data_type)):
@@ -134,17 +138,20 @@ def has_range(data_type: pa.DataType) -> bool:
 
 
 def zones_of(file: File, field: Field) -> ZoneRanges | None:
-    """Return the ranges of a column of a file, whose bytes may have changed; None for none."""
+    """Return the ranges that are known of a column of a file; None where none are.
+
+    The bytes of the file may have changed since: `ZoneRanges.identity` tells which were seen.
+    """
     zones = _known.zones.peek((file.place, field.id))
     return zones if zones is not None and zones.data_type == field.to_arrow().type else None
 
 
 def count_changes() -> int:
-    """Return how many times a range was kept: if it is another number, more may be known."""
+    """Return how many times ranges were kept; if the number has changed, more may be known."""
     return _known.changes
 
 
-def passing(
+def find_passing(
     fragment: FragmentReader, fields: Sequence[Field], intervals: Mapping[str, ValueInterval]
 ) -> list[RowRange] | None:
     """Return the ranges of rows of a fragment that may lie within all of some intervals.
@@ -155,14 +162,14 @@ def passing(
         intervals: By the names of the columns.
 
     Returns:
-        Ranges, ascending; None where nothing is known, so that all rows may.
+        Ranges, ascending; None for all rows, since nothing is known of them.
     """
     excluded = []
     for field in fields:
         file = file_of(fragment, field)
         zones = None if file is None else zones_of(file, field)
         if file is not None and zones is not None and zones.identity == file.identity():
-            excluded.append(zones.excluded(intervals[field.name]))
+            excluded.append(zones.find_outside(intervals[field.name]))
     if not any(len(each) for each in excluded):
         return None
     return _rest(np.concatenate(excluded), fragment.physical_rows)
@@ -184,21 +191,21 @@ class Seen:
         self, fragment: FragmentReader | FragmentRun, fields: Sequence[Field], start: int, end: int
     ) -> None:
         parts = fragment.parts([(start, end)]) if fields else []
-        self._wanted = [
-            (field, part, found)
-            for field in fields
-            if (found := _unseen(parts, field)) is not None
-            for part in [[(reader, ranges[0]) for reader, ranges in parts]]
-        ]
+        self._ranges = [ranges[0] for _, ranges in parts]
+        self._wanted: list[tuple[Field, Sequence[_FileIdentity]]] = []
+        for field in fields:
+            files = _find_unseen(parts, field)
+            if files is not None:
+                self._wanted.append((field, files))
 
     def keep(self, columns: Mapping[int, pa.Array]) -> None:
         """Keep the ranges of columns that were read, by field id."""
-        for field, parts, before in self._wanted:
+        for field, files in self._wanted:
             array = columns[field.id]
             if not _is_ranged(array):
                 continue
             done = 0
-            for (_, (start, end)), (file, identity) in zip(parts, before, strict=True):
+            for (start, end), (file, identity) in zip(self._ranges, files, strict=True):
                 length = end - start
                 if file is not None and identity is not None and file.identity() == identity:
                     _keep(file.place, identity, field, array.slice(done, length), start)
@@ -240,14 +247,14 @@ def forget() -> None:
     _known.zones.clear()
 
 
-def _unseen(
+def _find_unseen(
     parts: Sequence[tuple[FragmentReader, Sequence[RowRange]]], field: Field
-) -> list[tuple[File | None, Hashable | None]] | None:
+) -> list[_FileIdentity] | None:
     """Return the files of fragments that hold a column, with the identities of their bytes.
 
     None where all rows were seen before.
     """
-    found: list[tuple[File | None, Hashable | None]] = []
+    found: list[_FileIdentity] = []
     is_seen = True
     for reader, ((start, end),) in parts:
         file = file_of(reader, field)
@@ -266,7 +273,7 @@ def file_of(reader: FragmentReader, field: Field) -> File | None:
 
 
 def _is_ranged(array: pa.Array) -> bool:
-    """Whether values have ranges as they were read, and ones that are found at little cost."""
+    """Tell whether the range of values, in the form in which they were read, costs little."""
     if not pa.types.is_dictionary(array.type):
         return has_range(array.type)
     items = array.dictionary
@@ -281,7 +288,7 @@ def _keep(place: Hashable, identity: Hashable, field: Field, array: pa.Array, st
     with _lock:
         known = _known.zones.peek(key)
         if known is not None and (known.identity, known.data_type) == (identity, data_type):
-            seen, low, high = _merged(known, seen, low, high)
+            seen, low, high = _merge(known, seen, low, high)
         zones = ZoneRanges(identity, data_type, seen, low, high)
         _known.zones.put(key, zones, zones.cost)
         _known.changes += 1
@@ -308,14 +315,14 @@ def _bounds_of(array: pa.Array, starts: Ints) -> tuple[Numbers, Numbers]:
 
     Args:
         array: The values.
-        starts: Where the zones begin, each of a row or more.
+        starts: Position of the first value of each zone; no zone is empty.
     """
     if is_text(array.type):
         return text_bounds(*strings_of(array), valid_slots(array), np.append(starts, len(array)))
     if pa.types.is_dictionary(array.type):
         return _bounds_of_items(array, starts)
     sign = "u" if pa.types.is_unsigned_integer(array.type) else "i"
-    return _reduced(array, stored_values(array, f"<{sign}{array.type.bit_width // 8}"), starts)
+    return _reduce_zones(array, stored_values(array, f"<{sign}{array.type.bit_width // 8}"), starts)
 
 
 def _bounds_of_items(array: pa.DictionaryArray, starts: Ints) -> tuple[Numbers, Numbers]:
@@ -325,7 +332,7 @@ def _bounds_of_items(array: pa.DictionaryArray, starts: Ints) -> tuple[Numbers, 
     ranks = np.append(ranks + 1, 0)  # of a null, too, in an array without items
 
     def bounds(part: pa.DictionaryArray, starts: Ints) -> tuple[Numbers, Numbers]:
-        low, high = _reduced(part, ranks.take(indices_of(part)), starts)
+        low, high = _reduce_zones(part, ranks.take(indices_of(part)), starts)
         return ordered.take(low, mode="clip"), ordered.take(high, mode="clip")
 
     if len(keys) and len(starts) > 1:
@@ -336,7 +343,7 @@ def _bounds_of_items(array: pa.DictionaryArray, starts: Ints) -> tuple[Numbers, 
     return bounds(array, starts)
 
 
-def _reduced(array: pa.Array, values: Numbers, starts: Ints) -> tuple[Numbers, Numbers]:
+def _reduce_zones(array: pa.Array, values: Numbers, starts: Ints) -> tuple[Numbers, Numbers]:
     """Return the least and the greatest number in each zone, nulls left out."""
     least, most = _limits(values.dtype)
     valid = valid_slots(array)
@@ -357,10 +364,13 @@ def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
     return limits.min, limits.max
 
 
-def _merged(
+def _merge(
     known: ZoneRanges, seen: Ints, low: Numbers, high: Numbers
 ) -> tuple[Ints, Numbers, Numbers]:
-    """Join ranges of the same column: where rows seen touch, those of both; else of the more."""
+    """Join ranges of the same column, zone by zone.
+
+    Overlapping or adjacent spans are merged; otherwise the longer span wins.
+    """
     length = max(len(known.seen), len(seen))
     parts = []
     least, most = _limits(low.dtype)
@@ -390,7 +400,12 @@ def _merged(
 
 
 def _rest(excluded: Ints, rows: int) -> list[RowRange]:
-    """Return the ranges of rows of a fragment that are not in any of some ranges, one at least."""
+    """Return the ranges of rows of a fragment that are in no excluded range.
+
+    Args:
+        excluded: Ranges of rows, at least one; shape (ranges, 2).
+        rows: Number of rows of the fragment, deleted ones included.
+    """
     ordered = excluded[np.argsort(excluded[:, 0], kind="stable")]
     done = np.maximum.accumulate(ordered[:, 1])
     starts, ends = np.append(0, done), np.append(ordered[:, 0], rows)

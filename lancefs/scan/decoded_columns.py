@@ -1,0 +1,147 @@
+"""Columns of the rows that a scan decodes, by field id: reading them, and choosing rows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import pyarrow as pa
+
+from lancefs.datafile.arrays import spelled_out
+from lancefs.datafile.blocks import Mask, RowRange
+from lancefs.datafile.decimals import decimal64_items
+from lancefs.datafile.extensions import present
+from lancefs.datafile.fields import Field
+from lancefs.datafile.masks import filtered
+from lancefs.datafile.page_ranges import join_arrays
+from lancefs.datafile.validity import validity_array
+from lancefs.scan.batch_schema import have_fixed_types
+from lancefs.scan.output_forms import OutputForms
+from lancefs.scan.request import ScanRequest
+from lancefs.table import decimal64_columns, dictionary_columns, validity_columns
+from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.fragment_run import FragmentRun
+from lancefs.table.row_metadata import is_row_metadata
+
+
+def read_columns(
+    request: ScanRequest,
+    fragment: FragmentReader | FragmentRun,
+    fields: Sequence[Field],
+    ranges: Sequence[RowRange],
+    forms: OutputForms,
+) -> dict[int, pa.Array]:
+    """Decode columns; mapped bytes of files are given back between them where the request says so.
+
+    Args:
+        request: What the scan is to read.
+        fragment: The fragment, or the run of fragments.
+        fields: The columns, those of row metadata included.
+        ranges: Offsets of rows, ascending and disjoint.
+        forms: The forms in which columns come. Few rows of decimals may come in 128 bits all the
+            same.
+
+    Returns:
+        The columns by field id.
+    """
+    computed = [field for field in fields if is_row_metadata(field)]
+    stored = [field for field in fields if not is_row_metadata(field)] if computed else fields
+    read, arrays = list[Field](), list[pa.Array]()
+    for number, group in enumerate(_groups(request, fragment, stored, ranges)):
+        if number:
+            fragment.release()
+        read += group
+        arrays += _read_group(request, fragment, group, ranges, forms)
+    if forms.validity:
+        arrays = [
+            validity_array(array) if field.id in forms.validity else array
+            for field, array in zip(read, arrays, strict=True)
+        ]
+    if not have_fixed_types(read):
+        as_read = forms.dictionary | forms.validity
+        arrays = [
+            array if field.id in as_read else present(array, field, request.blobs)
+            for field, array in zip(read, arrays, strict=True)
+        ]
+    columns = {field.id: array for field, array in zip(read, arrays, strict=True)}
+    for field in computed:
+        assert request.index is not None
+        metadata = request.index.metadata
+        parts = [metadata.read(field, *part) for part in fragment.parts(ranges)]
+        columns[field.id] = join_arrays(parts, field.storage_type)
+    return columns
+
+
+def _read_group(
+    request: ScanRequest,
+    fragment: FragmentReader | FragmentRun,
+    fields: Sequence[Field],
+    ranges: Sequence[RowRange],
+    forms: OutputForms,
+) -> list[pa.Array]:
+    """Decode stored columns together; see `read_columns`."""
+    asked = fields
+    if forms.validity and request.blobs == "descriptors":
+        asked = validity_columns.reduced(fragment, asked, forms.validity)
+    if forms.decimal64:
+        decimal64 = forms.decimal64 - forms.dictionary - forms.validity
+        asked = decimal64_columns.reduced(fragment, asked, ranges, decimal64)
+    if forms.dictionary:
+        return dictionary_columns.read(fragment, asked, ranges, request.blobs, forms.dictionary)
+    return fragment.read(asked, ranges, request.blobs)
+
+
+def _groups(
+    request: ScanRequest,
+    fragment: FragmentReader | FragmentRun,
+    fields: Sequence[Field],
+    ranges: Sequence[RowRange],
+) -> Sequence[Sequence[Field]]:
+    """Return columns in groups, between which mapped bytes are given back."""
+    if not (fields and fragment.is_local and request.gives_back):
+        return [fields]
+    return fragment.groups(fields, ranges, request.settings.mapped_columns)
+
+
+def columns_at_once(
+    request: ScanRequest, fragment: FragmentReader | FragmentRun, fields: Sequence[Field]
+) -> int:
+    """Return how many columns of masked rows are decoded before others are.
+
+    Args:
+        request: What the scan is to read.
+        fragment: The fragment, or the run of fragments.
+        fields: All columns to decode.
+    """
+    settings, most = request.settings, max(len(fields), 1)
+    if fragment.is_local and request.gives_back:
+        most = settings.mapped_columns
+    if request.is_collected:
+        return most
+    return min(most, max(len(fields) // 4, settings.filtered_columns))
+
+
+def look_up_values(
+    columns: dict[int, pa.Array], ids: Collection[int], decimal64: Collection[int]
+) -> dict[int, pa.Array]:
+    """Return columns with values in place of the dictionary codes of some of them.
+
+    Args:
+        columns: The columns by field id.
+        ids: Field ids of the columns whose values are looked up.
+        decimal64: Field ids of the columns of decimals whose values are wanted in 64 bits.
+    """
+    spelled = {}
+    for id in columns.keys() & ids:
+        array = columns[id]
+        spelled[id] = spelled_out(decimal64_items(array) if id in decimal64 else array)
+    return columns | spelled
+
+
+def mask_columns(columns: dict[int, pa.Array], mask: Mask) -> dict[int, pa.Array]:
+    """Return the rows of columns that a mask keeps.
+
+    Args:
+        columns: The columns by field id.
+        mask: One boolean a row.
+    """
+    return dict(zip(columns, filtered(columns.values(), mask), strict=True))
