@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import Ints, RowRange
-from lancefs.datafile.buffers import empty
+from lancefs.datafile.buffers import TooLarge, empty
 from lancefs.datafile.container import Container
 from lancefs.datafile.field_reader import FieldReader as FieldReader
 from lancefs.datafile.fields import Field
@@ -29,7 +29,13 @@ from lancefs.datafile.v2_1.small_files import (
     decode_small,
     known_fields,
 )
-from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
+from lancefs.errors import (
+    CorruptFile,
+    LanceError,
+    MemoryLimitExceeded,
+    UnsupportedFeature,
+    locating,
+)
 from lancefs.storage import (
     Bytes,
     File,
@@ -165,7 +171,8 @@ def read_together(
     Args:
         files: Each file, its reader, and ranges of its rows, ascending and disjoint.
         fields: The fields, pruned to what each of the files holds.
-        refusal: The error of another decoder that refused these files; None if none did.
+        refusal: The error of another decoder that refused these files, of which it may have read
+            all rows; None if none did.
 
     Raises:
         CorruptFile: A file is damaged.
@@ -175,11 +182,27 @@ def read_together(
     known = [all(leaf.field.id in joint.leaves for leaf in leaves_below(field)) for field in fields]
     rows = sum(count_rows(ranges) for _, _, ranges in files)
     others = [field for field, is_known in zip(fields, known, strict=True) if not is_known]
-    left = iter(_read_others(files, others, refusal or joint.refusal) if others else ())
-    return [
+    left = iter(_read_others(files, others, joint.refusal) if others else ())
+    arrays = [
         assemble_rows(field, joint.leaves, rows) if is_known else next(left)
         for field, is_known in zip(fields, known, strict=True)
     ]
+    if refusal is not None and _are_sound(files, fields):
+        report_disagreement(refusal.path or files[0][0].url, refusal)
+    return arrays
+
+
+def _are_sound(
+    files: Sequence[tuple[File, FieldReader, Sequence[RowRange]]], fields: Sequence[Field]
+) -> bool:
+    """Whether all rows of the files can be read, of which the given ones were read already."""
+    try:
+        whole = [(file, reader, [(0, reader.num_rows)]) for file, reader, _ in files]
+        if any(list(ranges) != rows for (*_, ranges), (*_, rows) in zip(files, whole, strict=True)):
+            _read_others(whole, fields, None)
+    except (LanceError, TooLarge):
+        return False
+    return True
 
 
 def mapped_fields(

@@ -7,7 +7,6 @@ of a column in all of these files are decoded as one here: their buffers are joi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from lancefs.datafile.arrays import to_arrow
 from lancefs.datafile.blocks import FixedWidth, Ints, Mask, VariableWidth, offsets_of, typed
 from lancefs.datafile.buffers import check_size, join_bytes
 from lancefs.datafile.container import parse_description
+from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels import decode_fsst, gather
 from lancefs.datafile.kernels.footers import MAX_BUFFERS, FileColumn
 from lancefs.datafile.kernels.fsst import SymbolTable
@@ -120,14 +120,36 @@ def decode_small(files: SmallFiles, known: Sequence[KnownField], tables: Ints) -
         tables: The page of each field in each file; see `FileColumn`.
     """
     arrays: dict[int, pa.Array] = {}
+    refusal: CorruptFile | None = None
     for (field, _, bits), table in zip(known, tables, strict=True):
-        # The general way says what is wrong, or reads fewer rows.
-        with suppress(CorruptFile, MemoryLimitExceeded, UnsupportedFeature, _NotPlain):
-            slots = [_slots_of(*part, bits) for part in _parts(table, files)]
-            parts = [to_arrow(one.values, field.storage_type, one.valid) for one in slots]
-            arrays[field.id] = join_arrays(parts, field.storage_type)
+        try:
+            arrays[field.id] = _rows_of(field, bits, table, files)
+        except CorruptFile as error:
+            refusal = refusal or error
+        except (MemoryLimitExceeded, UnsupportedFeature, _NotPlain):
+            pass  # page by page, the error says where, or there is none
     count_pages(len(arrays) * len(files.rows))
-    return SmallRows(arrays, size=len(files.data))
+    return SmallRows(arrays, refusal, len(files.data))
+
+
+def _rows_of(field: Field, bits: int, table: Ints, files: SmallFiles) -> pa.Array:
+    """Decode all rows of a field.
+
+    Args:
+        field: The field.
+        bits: Bits of a value; 0 for strings.
+        table: The page of the field in each file: int64, shape (files, columns of `FileColumn`).
+        files: The files.
+
+    Raises:
+        CorruptFile: A page is damaged.
+        UnsupportedFeature: A description is of a kind that is not known.
+        MemoryLimitExceeded: The rows have too many bytes.
+        _NotPlain: A page is not plain.
+    """
+    slots = [_slots_of(*part, bits) for part in _parts(table, files)]
+    parts = [to_arrow(one.values, field.storage_type, one.valid) for one in slots]
+    return join_arrays(parts, field.storage_type)
 
 
 def _parts(table: Ints, files: SmallFiles) -> Iterator[tuple[_PlainPages, Sequence[PageForm]]]:

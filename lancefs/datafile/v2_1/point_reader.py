@@ -15,7 +15,7 @@ from lancefs.datafile.fields import Field
 from lancefs.datafile.v2_1.leaf_columns import LeafField
 from lancefs.datafile.v2_1.nested_points import FilePlan, check_levels_of
 from lancefs.datafile.v2_1.point_plans import LeafPlan
-from lancefs.errors import CorruptFile, UnsupportedFeature
+from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature
 from lancefs.storage import Bytes
 
 # Groups of leaves whose plans are kept as one: streams and views read some columns at a time.
@@ -107,7 +107,8 @@ class PointReader(FieldReader):
 
     def check_levels(self, plan: FilePlan, rows: Ints, data: Bytes) -> None:
         """Check the levels of rows that kernels refused; see `check_levels_of`."""
-        check_levels_of(plan, rows, data, self.container.file.url, self.columns)
+        with suppress(MemoryLimitExceeded):  # page by page, the error says where
+            check_levels_of(plan, rows, data, self.container.file.url, self.columns)
 
     def file_plan(self, leaves: Sequence[LeafField], plans: Sequence[LeafPlan]) -> FilePlan:
         """Return plans of leaves as one, which is kept for the next read."""

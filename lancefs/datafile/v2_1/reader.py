@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.blocks import Block, RowRange
+from lancefs.datafile.blocks import Block, Ints, RowRange
 from lancefs.datafile.container import Container, Page
 from lancefs.datafile.fields import CacheByFields, Field, are_same
 from lancefs.datafile.packed_structs import stored_field
@@ -41,7 +42,7 @@ from lancefs.datafile.v2_1.leaf_columns import (
     leaves_of,
 )
 from lancefs.datafile.v2_1.nested_plans import plan_nested
-from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
+from lancefs.datafile.v2_1.nested_points import FilePlan, FoundLeaves, read_leaves
 from lancefs.datafile.v2_1.number_columns import are_read_as_numbers, is_coded
 from lancefs.datafile.v2_1.plain_columns import PlainColumns
 from lancefs.datafile.v2_1.point_plans import (
@@ -59,7 +60,7 @@ from lancefs.datafile.v2_1.point_reader import PointReader, Understood
 from lancefs.datafile.v2_1.text_columns import are_read_as_texts
 from lancefs.datafile.v2_1.vector_rows import VectorPlan, plan_vectors
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
-from lancefs.storage import Reads, SparseRanges, count_pages, together
+from lancefs.storage import ByteRange, Bytes, Reads, SparseRanges, count_pages, together
 
 if TYPE_CHECKING:
     from lancefs.datafile.row_sizes import PageSizes
@@ -69,6 +70,56 @@ _PlannedLeaf: TypeAlias = tuple[LeafField, LeafPlan]
 # Bytes of the chunk tables of all groups of plain columns, about.
 _MAX_TABLES = 8 * 1024 * 1024
 _MAX_ASKED = 4  # groups of fields that are kept in mind
+
+
+class _PointPlan(NamedTuple):
+    """How kernels read a few rows of some leaves, one at least.
+
+    Attributes:
+        file: How those leaves are read that are no vectors; None where all are.
+        vectors: The leaves of vectors, each with how it is read.
+    """
+
+    file: FilePlan | None
+    vectors: Sequence[tuple[LeafField, VectorPlan]] = ()
+
+    @property
+    def spans(self) -> list[ByteRange]:
+        """The byte ranges of the file that are looked at: of `file`, then of each of `vectors`."""
+        plans = () if self.file is None else (self.file,)
+        return [each.span for each in (*plans, *(own for _, own in self.vectors))]
+
+    def is_worthwhile(self, count: int) -> bool:
+        """Whether so many rows are few enough to be read singly."""
+        return self.file is None or self.file.is_worthwhile(count)
+
+    def read(self, data: Sequence[Bytes], rows: Ints) -> FoundLeaves:
+        """Read rows.
+
+        Args:
+            data: The bytes of each of `spans`.
+            rows: The rows: int64, shape (rows,), ascending and each once, at least one.
+
+        Raises:
+            CorruptFile: A page is damaged, or there is no such row.
+            UnsupportedFeature: A page has something that this release does not read.
+            TooLarge: The rows have more bytes than `limited` allows.
+            MemoryLimitExceeded: They do, and no fewer rows can be read.
+        """
+        plans = [] if self.file is None else [self.file]
+        leaves, size, places = dict[int, LeafRows](), 0, 0
+        for (leaf, own), of_leaf in zip(self.vectors, data[len(plans) :], strict=True):
+            leaves[leaf.field.id] = LeafRows(own.read(of_leaf, rows), {})
+            size, places = size + len(rows) * own.width, places + len(rows)
+        if not plans:
+            return FoundLeaves(leaves, size, places)
+        found = read_leaves(plans, [rows], data[:1])
+        return FoundLeaves(leaves | found.leaves, size + found.size, places + found.places)
+
+    def pages_with(self, rows: Ints) -> int:
+        """Return the number of pages of the leaves that hold rows; see `read`."""
+        of_file = 0 if self.file is None else self.file.table.pages_with(rows)
+        return of_file + sum([len(np.unique(own.pages_of(rows))) for _, own in self.vectors])
 
 
 class _Asked:
@@ -81,7 +132,6 @@ class _Asked:
 
     Attributes:
         plan: How a few rows of all leaves are read at once; None where not all leaves can be.
-        vectors: How rows of those leaves are read that are vectors, which `plan` leaves out.
         is_planned: Whether that is known.
     """
 
@@ -91,8 +141,7 @@ class _Asked:
         self.fields = tuple(fields)
         self.leaves = leaves
         self.are_numbers = are_numbers
-        self.plan: FilePlan | None = None
-        self.vectors: Sequence[tuple[LeafField, VectorPlan]] = ()
+        self.plan: _PointPlan | None = None
         self.is_planned = False
 
 
@@ -158,16 +207,16 @@ class StructuralReader(PointReader):
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
     ) -> Reads[list[pa.Array]]:
         """Read rows of several fields in the same rounds of requests; see `read`."""
-        asked = self._asked(fields)
+        asked, refusal = self._asked(fields), None
         if fields and self.container.file.is_in_memory:
             if are_plainly_read(asked.are_numbers, ranges):
                 plain = yield from self._plain_columns(fields)
                 if plain is not None:
                     return (yield from self._read_plain(plain, ranges))
-            arrays = yield from self._read_few(asked, ranges)
+            arrays, refusal = yield from self._read_few(asked, ranges)
             if arrays is not None:
                 return arrays
-        return assemble(fields, [(yield from self.fetch(asked.leaves, ranges))])
+        return assemble(fields, [(yield from self.fetch(asked.leaves, ranges, refusal=refusal))])
 
     def _asked(self, fields: Sequence[Field]) -> _Asked:
         """Return what is known of fields that are read together, which is kept."""
@@ -178,39 +227,53 @@ class StructuralReader(PointReader):
         self._understood.asked.append(asked)
         return asked
 
-    def _read_few(self, asked: _Asked, ranges: Sequence[RowRange]) -> Reads[list[pa.Array] | None]:
+    def _read_few(
+        self, asked: _Asked, ranges: Sequence[RowRange]
+    ) -> Reads[tuple[list[pa.Array] | None, CorruptFile | None]]:
         """Read a few rows of fields whose leaves all are known to kernels.
 
         Returns:
-            None where `fetch` has to read them, or say what is wrong.
+            The rows of each field, or None where `fetch` has to read them; and the error of a
+            kernel that refused pages.
         """
         count = count_rows(ranges)
         if not 0 < count <= MAX_ROWS:
-            return None
+            return None, None
         if not asked.is_planned:
             yield from self._plan_few(asked)
-        plan, vectors = asked.plan, asked.vectors
-        if plan is None and not vectors:
-            return None
-        if plan is not None and not plan.is_worthwhile(count):
-            return None
-        plans = () if plan is None else (plan,)
-        data = yield SparseRanges([each.span for each in (*plans, *(own for _, own in vectors))])
-        rows, file, leaves = rows_of(ranges), self.container.file, dict[int, LeafRows]()
+        if asked.plan is None or not asked.plan.is_worthwhile(count):
+            return None, None
+        leaves, refusal = yield from self._read_points(asked.plan, ranges)
+        if not leaves:
+            return None, refusal
+        return [self._assembled(field, leaves, count) for field in asked.fields], None
+
+    def _read_points(
+        self, plan: _PointPlan, ranges: Sequence[RowRange]
+    ) -> Reads[tuple[Mapping[int, LeafRows], CorruptFile | None]]:
+        """Read rows of leaves by kernels.
+
+        Returns:
+            The rows of each leaf, by field id; none where the leaves have to be read page by page.
+            Then also the error of a kernel, if it refused them: reading page by page must fail too,
+            and says what is damaged.
+
+        Raises:
+            CorruptFile: The levels of a page are damaged, which is not always seen page by page.
+        """
+        rows, file = rows_of(ranges), self.container.file
+        data = yield SparseRanges(plan.spans)
         try:
-            for (leaf, own), some in zip(vectors, data[len(plans) :], strict=True):
-                leaves[leaf.field.id] = LeafRows(own.read(some, rows), {})
-            found = read_leaves([plan], [rows], data[:1]) if plan is not None else None
-        except (CorruptFile, MemoryLimitExceeded, UnsupportedFeature):
-            return None
-        for _, own in vectors:
-            file.looked_at(count * own.width, count)
-            count_pages(len(set(own.pages_of(rows).tolist())))
-        if plan is not None and found is not None:
-            file.looked_at(found.size, found.places)
-            count_pages(plan.table.pages_with(rows))
-            leaves |= found.leaves
-        return [self._assembled(field, leaves, count) for field in asked.fields]
+            found = plan.read(data, rows)
+        except CorruptFile as error:
+            if plan.file is not None:
+                self.check_levels(plan.file, rows, data[0])
+            return {}, error
+        except (MemoryLimitExceeded, UnsupportedFeature):
+            return {}, None  # page by page, the error says where, or there is none
+        file.looked_at(found.size, found.places)
+        count_pages(plan.pages_with(rows))
+        return found.leaves, None
 
     def _plan_few(self, asked: _Asked) -> Reads[None]:
         """Plan how a few rows of fields are read, where that is known for all of their leaves."""
@@ -225,8 +288,8 @@ class StructuralReader(PointReader):
         planned = self._plans_of(others, True)
         are_all = len(planned) == len(others)
         if are_all and all(self.may_have(plan.rows) for _, plan in planned):
-            asked.plan = self.file_plan(*zip(*planned, strict=True)) if planned else None
-            asked.vectors = vectors
+            of_file = self.file_plan(*zip(*planned, strict=True)) if planned else None
+            asked.plan = _PointPlan(of_file, vectors)
         asked.is_planned = True
 
     def _vector_plan(self, leaf: LeafField) -> VectorPlan | None:
@@ -263,10 +326,10 @@ class StructuralReader(PointReader):
             with file.opened() if is_read else nullcontext(-1) as descriptor:
                 found = columns.read(data, descriptor, rows)
         except (CorruptFile, MemoryLimitExceeded, ReadOtherwise, UnsupportedFeature) as error:
-            # The general way says where, if it cannot read the rows either.
-            fetched = yield from self.fetch(leaves_of(columns.fields), ranges)
-            if isinstance(error, CorruptFile):
-                fetched = fetched._replace(refusal=fetched.refusal or error)
+            # Another way says where, if it cannot read the rows either.
+            refusal = error if isinstance(error, CorruptFile) else None
+            leaves = leaves_of(columns.fields)
+            fetched = yield from self.fetch(leaves, ranges, refusal=refusal)
             return assemble(columns.fields, [fetched])
         file.looked_at(found.size, found.places, descriptor < 0)
         count_pages(columns.pages_with(rows))
@@ -337,7 +400,11 @@ class StructuralReader(PointReader):
         return sizes_of(column, leaf.field, decoded_overhead)
 
     def fetch(
-        self, leaves: Sequence[LeafField], ranges: Sequence[RowRange], columns: int = 0
+        self,
+        leaves: Sequence[LeafField],
+        ranges: Sequence[RowRange],
+        columns: int = 0,
+        refusal: CorruptFile | None = None,
     ) -> Reads[FetchedRows]:
         """Fetch rows of leaves; `assemble` joins them with the rows of other files, if any.
 
@@ -345,17 +412,16 @@ class StructuralReader(PointReader):
             leaves: The leaves of fields that are pruned to what the file holds.
             ranges: Rows of the file, ascending and disjoint.
             columns: Number of columns that are read at the same rows, these among them.
+            refusal: The error of a kernel that refused pages of the leaves, so that all of them are
+                read page by page; None if none did.
         """
         yield from self.container.load([self.columns[leaf.field.id] for leaf in leaves])
         cut, count = list(self._cut(leaves, ranges)), count_rows(ranges)
         by_id: dict[int, FetchedLeaf] = {}
-        refusal: CorruptFile | None = None
         in_a_row = are_in_a_row(max(len(leaves), columns), ranges)
-        if self.container.file.is_in_memory and (in_a_row or count <= most_rows(ranges)):
-            try:
-                by_id, refusal = yield from self._fetch_points(leaves, ranges, count, in_a_row)
-            except (MemoryLimitExceeded, UnsupportedFeature):
-                by_id = {}  # the general way says where, if it cannot read the rows either
+        are_points = self.container.file.is_in_memory and (in_a_row or count <= most_rows(ranges))
+        if are_points and refusal is None:
+            by_id, refusal = yield from self._fetch_points(leaves, ranges, count, in_a_row)
         planned, reads = [], []
         for leaf, pages in zip(leaves, cut, strict=True):
             if leaf.field.id in by_id:
@@ -379,8 +445,7 @@ class StructuralReader(PointReader):
         """Read rows of those leaves whose pages kernels know; see `points` and `nested_points`.
 
         Returns:
-            The leaves by field id, and the error of a kernel that refused pages, which the general
-            way refuses too, and says what is damaged.
+            The leaves, by field id; and the error of a kernel, as of `_read_points`.
         """
         most = most_rows(ranges)
         # A single range of leaves with lists takes a run of chunks, which is as quick.
@@ -391,23 +456,17 @@ class StructuralReader(PointReader):
         ]
         if not planned:
             return {}, None
-        file, known = self.container.file, self.file_plan(*zip(*planned, strict=True))
-        (data,) = yield SparseRanges([known.span])
-        rows = rows_of(ranges)
-        try:
-            found = read_leaves([known], [rows], [data])
-        except CorruptFile as error:
-            self.check_levels(known, rows, data)
-            return {}, error
-        file.looked_at(found.size, found.places)
-        by_id, url = found.leaves, file.url
+        plan = _PointPlan(self.file_plan(*zip(*planned, strict=True)))
+        found, refusal = yield from self._read_points(plan, ranges)
+        url = self.container.file.url
         fetched = {
             leaf.field.id: FetchedLeaf(
-                leaf, leaf.field, url, self.columns[leaf.field.id], (), by_id[leaf.field.id]
+                leaf, leaf.field, url, self.columns[leaf.field.id], (), found[leaf.field.id]
             )
             for leaf, _ in planned
+            if found
         }
-        return fetched, None
+        return fetched, refusal
 
     def _plans_of(self, leaves: Sequence[LeafField], are_nested: bool) -> Sequence[_PlannedLeaf]:
         """Return those leaves that kernels read, with how they do.

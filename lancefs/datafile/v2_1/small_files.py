@@ -65,7 +65,8 @@ class SmallRows(NamedTuple):
 
     Attributes:
         arrays: The rows of the fields that a kernel could read, by field id.
-        refusal: The error of a kernel that refused pages; the general way says what is damaged.
+        refusal: The error of a decoder that refused pages; another one says what is damaged. The
+            rows of these pages are not always all wanted.
         size: Number of bytes that were looked at.
     """
 
