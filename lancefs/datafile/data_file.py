@@ -17,8 +17,8 @@ from lancefs.datafile.page_ranges import join_columns
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.assembly import assemble, assemble_rows, report_disagreement
 from lancefs.datafile.v2_1.joint_points import JointRows, plan_joint
+from lancefs.datafile.v2_1.kernel_choice import is_worthwhile
 from lancefs.datafile.v2_1.leaf_columns import leaves_below, leaves_of
-from lancefs.datafile.v2_1.point_plans import is_worthwhile
 from lancefs.datafile.v2_1.point_reader import PointReader
 from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.datafile.v2_1.small_files import (

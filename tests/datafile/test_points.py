@@ -18,9 +18,10 @@ import lancefs
 from lancefs.datafile.container import ColumnPages, Container
 from lancefs.datafile.logical_types import has_type
 from lancefs.datafile.outlines import outline_of
-from lancefs.datafile.v2_1 import assembly, point_plans, reader
+from lancefs.datafile.v2_1 import assembly, kernel_choice, reader
 from lancefs.datafile.v2_1.leaf_columns import LeafField
-from lancefs.datafile.v2_1.point_plans import LeafPlan, PointForm
+from lancefs.datafile.v2_1.page_plans import PointForm
+from lancefs.datafile.v2_1.point_plans import LeafPlan
 from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.errors import CorruptFile, LanceError
 from lancefs.storage import run
@@ -145,7 +146,7 @@ def test_rows_in_a_row_are_the_same_read_by_the_kernel_and_in_the_general_way(
     dataset = lancefs.open(written[version])
     by_kernel = dataset.to_table()
     calls = []
-    monkeypatch.setattr(point_plans, "_MIN_LEAVES", 1 << 30)
+    monkeypatch.setattr(kernel_choice, "_MIN_LEAVES", 1 << 30)
     monkeypatch.setattr(reader, "read_leaves", lambda *_: calls.append(1))
     assert dataset.to_table().equals(by_kernel)
     assert not calls

@@ -20,14 +20,8 @@ from lancefs.datafile.v2_0.descriptions import check_column, parse_form, parse_p
 from lancefs.datafile.v2_0.extents import MAX_ADJUSTMENT
 from lancefs.datafile.v2_0.plain_pages import DictionaryForm, PageForm, PlainForm
 from lancefs.datafile.v2_1.leaf_columns import LeafField
-from lancefs.datafile.v2_1.point_plans import (
-    CODED,
-    SPAN_BITS,
-    LeafPlan,
-    PagePart,
-    PointForm,
-    value_bits,
-)
+from lancefs.datafile.v2_1.page_plans import CODED, SPAN_BITS, PointForm, value_bits
+from lancefs.datafile.v2_1.point_plans import LeafPlan, PagePart
 from lancefs.storage import ByteRange
 
 _NOT_COMPRESSED = SymbolTable(np.zeros((256, 8), np.uint8), np.zeros(256, np.uint8), raw=True)

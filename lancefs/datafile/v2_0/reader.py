@@ -33,9 +33,10 @@ from lancefs.datafile.v2_0.encodings import dictionary_overhead, read_bytes, rea
 from lancefs.datafile.v2_0.extents import Extents, join_extents
 from lancefs.datafile.v2_0.point_plans import plan_leaf
 from lancefs.datafile.v2_1.assembly import assemble_rows, report_disagreement
+from lancefs.datafile.v2_1.kernel_choice import MAX_ROWS
 from lancefs.datafile.v2_1.leaf_columns import LeafField, leaves_below
 from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
-from lancefs.datafile.v2_1.point_plans import MAX_ROWS, LeafPlan
+from lancefs.datafile.v2_1.point_plans import LeafPlan
 from lancefs.datafile.v2_1.point_reader import PointReader, Understood
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
 from lancefs.storage import Reads, SparseRanges, count_pages, together

@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from lancefs.datafile.blocks import Ints, RowRange
 from lancefs.datafile.row_ranges import rows_of
+from lancefs.datafile.v2_1.kernel_choice import MAX_ROWS, is_worthwhile
 from lancefs.datafile.v2_1.leaf_columns import LeafField, LeafRows
 from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
-from lancefs.datafile.v2_1.point_plans import MAX_ROWS, LeafPlan, is_worthwhile
+from lancefs.datafile.v2_1.point_plans import LeafPlan
 from lancefs.datafile.v2_1.point_reader import PointReader
 from lancefs.errors import CorruptFile
 from lancefs.storage import ByteRange, Bytes, count_pages

@@ -22,12 +22,8 @@ from lancefs.datafile.kernels.points import POSITIONS, PageColumn, Stored
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.leaf_columns import LeafField
 from lancefs.datafile.v2_1.levels import Layer, visible_levels
-from lancefs.datafile.v2_1.point_plans import (
-    FEW_PAGES,
+from lancefs.datafile.v2_1.page_plans import (
     MAX_TABLE_BYTES,
-    LeafPlan,
-    LevelPlan,
-    PagePart,
     PointForm,
     description_of,
     has_parts,
@@ -35,6 +31,7 @@ from lancefs.datafile.v2_1.point_plans import (
     stored_levels,
     value_bits,
 )
+from lancefs.datafile.v2_1.point_plans import FEW_PAGES, LeafPlan, LevelPlan, PagePart
 from lancefs.storage import ByteRange
 
 _IS_LIST = {

@@ -17,9 +17,10 @@ from lancefs.datafile.buffers import check_size
 from lancefs.datafile.kernels import take_levels
 from lancefs.datafile.kernels.levels import LEVEL_POSITIONS, LevelColumn, TakenLevels
 from lancefs.datafile.kernels.points import POSITIONS, PageColumn, rows_by_page
+from lancefs.datafile.v2_1.kernel_choice import is_worthwhile
 from lancefs.datafile.v2_1.leaf_columns import LeafField, LeafRows
 from lancefs.datafile.v2_1.levels import DecodedPage, Unravelled
-from lancefs.datafile.v2_1.point_plans import LeafPlan, LevelPlan, PlanTable, is_worthwhile
+from lancefs.datafile.v2_1.point_plans import LeafPlan, LevelPlan, PlanTable
 from lancefs.datafile.v2_1.points import (
     PointSource,
     Reading,

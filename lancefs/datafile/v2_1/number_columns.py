@@ -23,7 +23,8 @@ from lancefs.datafile.kernels import read_plain
 from lancefs.datafile.kernels.plain import ItemParts
 from lancefs.datafile.kernels.points import LeafColumn, PageColumn
 from lancefs.datafile.v2_1.known_pages import KnownPages, PlainSource, ReadOtherwise
-from lancefs.datafile.v2_1.point_plans import DECIMAL64_BITS, LeafPlan, PointForm, value_bits
+from lancefs.datafile.v2_1.page_plans import DECIMAL64_BITS, PointForm, value_bits
+from lancefs.datafile.v2_1.point_plans import LeafPlan
 from lancefs.datafile.v2_1.points import Points, in_groups, leaf_memory
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.storage import Bytes

@@ -30,13 +30,8 @@ from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.encodings.dictionary import PageDictionaries, look_up
 from lancefs.datafile.v2_1.encodings.registry import Chunked
-from lancefs.datafile.v2_1.point_plans import (
-    LeafMemory,
-    LeafPlan,
-    PagePart,
-    PlanTable,
-    PointForm,
-)
+from lancefs.datafile.v2_1.page_plans import PointForm
+from lancefs.datafile.v2_1.point_plans import LeafMemory, LeafPlan, PagePart, PlanTable
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 

@@ -21,6 +21,13 @@ from lancefs.datafile.packed_structs import stored_field
 from lancefs.datafile.page_ranges import PageRanges, by_page, check_column_rows
 from lancefs.datafile.row_ranges import count_rows, rows_of, scaled
 from lancefs.datafile.v2_1.assembly import assemble, assemble_rows
+from lancefs.datafile.v2_1.kernel_choice import (
+    MAX_ROWS,
+    are_in_a_row,
+    are_plainly_read,
+    is_worthwhile,
+    most_rows,
+)
 from lancefs.datafile.v2_1.known_pages import ReadOtherwise
 from lancefs.datafile.v2_1.layouts.chunk_runs import (
     ChunkRun,
@@ -45,17 +52,7 @@ from lancefs.datafile.v2_1.nested_plans import plan_nested
 from lancefs.datafile.v2_1.nested_points import FilePlan, FoundLeaves, read_leaves
 from lancefs.datafile.v2_1.number_columns import are_read_as_numbers, is_coded
 from lancefs.datafile.v2_1.plain_columns import PlainColumns
-from lancefs.datafile.v2_1.point_plans import (
-    MAX_ROWS,
-    LeafPlan,
-    are_in_a_row,
-    are_plainly_read,
-    is_worthwhile,
-    may_be_plain,
-    most_rows,
-    plan_leaf,
-    plan_plain,
-)
+from lancefs.datafile.v2_1.point_plans import LeafPlan, may_be_plain, plan_leaf, plan_plain
 from lancefs.datafile.v2_1.point_reader import PointReader, Understood
 from lancefs.datafile.v2_1.text_columns import are_read_as_texts
 from lancefs.datafile.v2_1.vector_rows import VectorPlan, plan_vectors

@@ -23,16 +23,14 @@ from lancefs.datafile.kernels.points import PageColumn
 from lancefs.datafile.row_ranges import rows_of
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
-from lancefs.datafile.v2_1.point_plans import (
+from lancefs.datafile.v2_1.page_plans import (
     CODED,
     MAX_TABLE_BYTES,
-    LeafPlan,
-    PagePart,
-    PlanTable,
     has_parts,
     plan_page,
     value_bits,
 )
+from lancefs.datafile.v2_1.point_plans import LeafPlan, PagePart, PlanTable
 from lancefs.datafile.v2_1.points import PointSource, read_points
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature
 from lancefs.storage import Bytes, count_pages

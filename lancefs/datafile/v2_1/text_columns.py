@@ -21,7 +21,8 @@ from lancefs.datafile.kernels.pages import PageColumn, PageParts, Stored
 from lancefs.datafile.kernels.strings import LARGEST, compact_offsets, read_block
 from lancefs.datafile.kernels.texts import ALIGN, PageItems, TextParts, TextRows
 from lancefs.datafile.v2_1.known_pages import KnownPages, PlainSource
-from lancefs.datafile.v2_1.point_plans import LeafPlan, PointForm
+from lancefs.datafile.v2_1.page_plans import PointForm
+from lancefs.datafile.v2_1.point_plans import LeafPlan
 from lancefs.datafile.v2_1.points import Points
 from lancefs.errors import CorruptFile, MemoryLimitExceeded
 from lancefs.storage import Bytes
