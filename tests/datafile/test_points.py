@@ -120,7 +120,7 @@ def test_taken_rows_are_those_of_the_whole_table(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_first_rows_and_rows_in_a_row_are_those_of_the_whole_table(
+def test_the_first_rows_and_contiguous_rows_are_those_of_the_whole_table(
     opened: dict[str, Any], version: str
 ) -> None:
     ours, _, whole = opened[version]
@@ -140,7 +140,7 @@ def test_a_stream_of_many_columns_has_the_rows_that_pylance_reads(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_rows_in_a_row_are_the_same_read_by_the_kernel_and_in_the_general_way(
+def test_contiguous_rows_are_the_same_read_by_the_kernel_and_page_by_page(
     written: dict[str, Path], version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = lancefs.open(written[version])

@@ -1,4 +1,4 @@
-"""A table of few rows is read whole by the kernels of few rows, and in the general way alike."""
+"""A table of few rows is read whole by the kernels of few rows, and page by page alike."""
 
 from __future__ import annotations
 

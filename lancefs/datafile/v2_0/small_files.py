@@ -26,7 +26,7 @@ from lancefs.datafile.v2_0.array_page import Slots, as_integers, as_unsigned
 from lancefs.datafile.v2_0.descriptions import check_column, parse_form
 from lancefs.datafile.v2_0.encodings import look_up
 from lancefs.datafile.v2_0.plain_pages import DictionaryForm, PageForm, PlainForm
-from lancefs.datafile.v2_1.small_files import KnownField, SmallFiles, SmallRows
+from lancefs.datafile.v2_1.small_files import SmallFiles, SmallRows, SupportedField
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature
 from lancefs.proto import encodings_v2_0_pb2 as pb
 from lancefs.storage import Bytes, count_pages
@@ -40,7 +40,7 @@ _TRIED_OUT = 8
 
 
 class _NotPlain(Exception):
-    """Pages are not plain, so that the general way reads them."""
+    """Pages are not plain, so that the page-by-page path reads them."""
 
 
 class _PlainPages(NamedTuple):
@@ -94,7 +94,7 @@ class _PlainPages(NamedTuple):
         return gather(self.data, starts, starts + sizes)
 
 
-def is_known(files: SmallFiles, versions: Ints) -> bool:
+def is_supported(files: SmallFiles, versions: Ints) -> bool:
     """Return whether all files have the format 2.0, as it was in the end.
 
     Args:
@@ -111,17 +111,17 @@ def is_known(files: SmallFiles, versions: Ints) -> bool:
     return bool((tables + _ENTRY * counts != sizes - _FOOTER - _TRIED_OUT).all())
 
 
-def decode_small(files: SmallFiles, known: Sequence[KnownField], tables: Ints) -> SmallRows:
+def decode_small(files: SmallFiles, supported: Sequence[SupportedField], tables: Ints) -> SmallRows:
     """Decode all rows of those fields whose pages are plain.
 
     Args:
         files: The files, with the same columns.
-        known: The fields; see `known_fields`.
+        supported: The fields; see `supported_fields`.
         tables: The page of each field in each file; see `FileColumn`.
     """
     arrays: dict[int, pa.Array] = {}
     refusal: CorruptFile | None = None
-    for (field, _, bits), table in zip(known, tables, strict=True):
+    for (field, _, bits), table in zip(supported, tables, strict=True):
         try:
             arrays[field.id] = _rows_of(field, bits, table, files)
         except CorruptFile as error:

@@ -1,7 +1,7 @@
 """A few rows of leaf columns in several local files, by one call of a kernel (2.0 and later).
 
 Rows that are drawn from a table lie in many fragments. The columns of all of them whose pages the
-kernel knows are read as one; see `points`.
+kernel supports are read as one; see `points`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ class JointRows(NamedTuple):
 
     Attributes:
         leaves: The rows of the leaves that the kernels could read, by field id.
-        refusal: The error of a kernel if it refused pages; the general way says what is damaged.
+        refusal: The error of a kernel if it refused pages; the page-by-page path says what is
+            damaged.
         size: Number of bytes that were looked at.
         places: Number of places where they are.
     """
@@ -71,7 +72,7 @@ class JointPlan(NamedTuple):
 def plan_joint(
     files: Sequence[tuple[PointReader, Sequence[RowRange]]], leaves: Sequence[LeafField]
 ) -> JointPlan | None:
-    """Plan how rows are read of those columns whose pages the kernel knows in all files.
+    """Plan how rows are read of those columns whose pages the kernel supports in all files.
 
     Args:
         files: The reader of each file, and ranges of its rows, ascending and disjoint.
@@ -101,10 +102,10 @@ def plan_joint(
     planned = [(leaf, plans) for leaf, plans in planned if leaf.top.id not in others]
     if not planned:
         return None
-    known = [leaf for leaf, _ in planned]
+    kept = [leaf for leaf, _ in planned]
     of_files = zip(*(plans for _, plans in planned), strict=True)
     pairs = zip(readers, of_files, strict=True)
-    return JointPlan([reader.file_plan(known, own) for reader, own in pairs], rows)
+    return JointPlan([reader.file_plan(kept, own) for reader, own in pairs], rows)
 
 
 def _are_worthwhile(plans: Sequence[LeafPlan], count: int) -> bool:

@@ -52,8 +52,8 @@ def most_rows(ranges: Sequence[RowRange]) -> int:
     return min(_MAX_SPAN * len(ranges), _MAX_OF_SPANS)
 
 
-def are_in_a_row(leaves: int, ranges: Sequence[RowRange]) -> bool:
-    """Whether rows of so many leaves are quicker read by the kernel as they follow each other."""
+def are_contiguous(leaves: int, ranges: Sequence[RowRange]) -> bool:
+    """Whether contiguous rows of so many leaves are quicker read by a point read."""
     return leaves >= _MIN_LEAVES and len(ranges) == 1 and 0 < count_rows(ranges) <= _MAX_CONTIGUOUS
 
 

@@ -47,9 +47,9 @@ class FilePlan:
     """
 
     def __init__(self, leaves: Sequence[LeafField], plans: Sequence[LeafPlan]) -> None:
-        known = list(zip(leaves, plans, strict=True))
-        flat = [(leaf, plan) for leaf, plan in known if plan.levels is None]
-        nested = [(leaf, plan) for leaf, plan in known if plan.levels is not None]
+        planned = list(zip(leaves, plans, strict=True))
+        flat = [(leaf, plan) for leaf, plan in planned if plan.levels is None]
+        nested = [(leaf, plan) for leaf, plan in planned if plan.levels is not None]
         self.leaves = [leaf for leaf, _ in (*flat, *nested)]
         self.table = PlanTable([plan for _, plan in (*flat, *nested)])
         self.flat = len(flat)
@@ -145,7 +145,7 @@ def check_levels_of(
 ) -> None:
     """Check the levels of rows that `read_leaves` refused, page by page.
 
-    The general way reads small pages whole, and would not look at their repetition index.
+    The page-by-page path reads small pages whole, and would not look at their repetition index.
 
     Args:
         plan: The plan of a file.

@@ -94,13 +94,13 @@ def value_bits(data_type: pa.DataType) -> int | None:
     return bits if 0 < bits <= _MAX_BITS else None
 
 
-def has_parts(form: PointForm) -> bool:
-    """Whether values of a form need more of each page than its plan."""
+def needs_dictionary(form: PointForm) -> bool:
+    """Whether a kernel needs a `PageDictionary` of each page for values of a form."""
     return form in (PointForm.CODES, PointForm.INDICES)
 
 
 def description_of(page: Page) -> MiniBlock | FullZip | None:
-    """Return the description of a page; None for a layout that the kernel does not know."""
+    """Return the description of a page; None for a layout that the kernel does not support."""
     description = layout_of(page.encoding)
     if isinstance(description, MiniBlock):
         return description
@@ -111,10 +111,10 @@ def description_of(page: Page) -> MiniBlock | FullZip | None:
     return description if isinstance(description, FullZip) else None
 
 
-def plan_described(
+def plan_page_in_file(
     description: MiniBlock | FullZip, page: Page, bits: int, structs: int
 ) -> _PlannedPage | None:
-    """Plan how the kernel reads a page; None where it does not know it."""
+    """Plan how the kernel reads a page, with the places of its buffers; None where it cannot."""
     if isinstance(description, MiniBlock):
         return _plan_chunks(description, page, bits, structs)
     return None if bits else _plan_zipped(description.layout, page, structs)
@@ -141,7 +141,7 @@ def _plan_zipped(layout: FullZipLayout, page: Page, structs: int) -> _PlannedPag
     rows, index = page.buffers[:2]
     layers, width = parse_layers(layout.layers), (index[1] - index[0]) // (page.rows + 1)
     has_levels = layout.bits_def > 0
-    if layout.bits_rep or not _are_known(layers, structs, has_levels):
+    if layout.bits_rep or not _are_supported(layers, structs, has_levels):
         return None
     if layout.bits_def > _LEVEL_BITS:
         return None
@@ -159,7 +159,7 @@ def _plan_zipped(layout: FullZipLayout, page: Page, structs: int) -> _PlannedPag
 
 @lru_cache(maxsize=256)  # pages of equal descriptions share one object
 def plan_page(description: MiniBlock, bits: int, structs: int) -> PagePlan | None:
-    """Return what a description tells; None where the kernel does not know such pages.
+    """Return what a description tells; None where the kernel does not support such pages.
 
     Args:
         description: The description.
@@ -174,7 +174,7 @@ def plan_page(description: MiniBlock, bits: int, structs: int) -> PagePlan | Non
 
 
 def plan_values(description: MiniBlock, bits: int) -> _ValuePlan | None:
-    """Return how values are stored; None where the kernel does not know it.
+    """Return how values are stored; None where the kernel does not support it.
 
     Args:
         description: The description of the page.
@@ -210,7 +210,7 @@ def _plan_indices(
     return _ValuePlan(PointForm.INDICES, width, Stored.PACKED, width)
 
 
-def _are_known(layers: Sequence[Layer], structs: int, has_levels: bool) -> bool:
+def _are_supported(layers: Sequence[Layer], structs: int, has_levels: bool) -> bool:
     """Whether a page has no lists and no null structs, so that its levels tell nulls of values."""
     if len(layers) != 1 + structs or any(layer.is_list for layer in layers):
         return False
@@ -220,7 +220,7 @@ def _are_known(layers: Sequence[Layer], structs: int, has_levels: bool) -> bool:
 
 def _plan_levels(description: MiniBlock, structs: int) -> tuple[int, int] | None:
     """Return how levels are stored, and the bits of a level that is packed apart from its width."""
-    if description.has_rep or not _are_known(description.layers, structs, description.has_def):
+    if description.has_rep or not _are_supported(description.layers, structs, description.has_def):
         return None
     if not description.has_def:
         return Stored.NONE, 0
@@ -234,7 +234,7 @@ def stored_levels(encoding: CompressiveEncoding) -> tuple[int, int] | None:
         encoding: The encoding of repetition or definition levels.
 
     Returns:
-        None where the kernel does not know it.
+        None where the kernel does not support it.
     """
     match encoding.WhichOneof("compression"):
         case "flat" | "inline_bitpacking":
@@ -243,8 +243,9 @@ def stored_levels(encoding: CompressiveEncoding) -> tuple[int, int] | None:
         case "out_of_line_bitpacking":
             packed = encoding.out_of_line_bitpacking
             width = _flat_bits(packed.values) or 0
-            is_known = packed.uncompressed_bits_per_value == _LEVEL_BITS
-            return (Stored.PACKED_APART, width) if is_known and 0 < width <= _LEVEL_BITS else None
+            if packed.uncompressed_bits_per_value != _LEVEL_BITS or not 0 < width <= _LEVEL_BITS:
+                return None
+            return Stored.PACKED_APART, width
         case "rle":
             widths = _flat_bits(encoding.rle.values), _flat_bits(encoding.rle.run_lengths)
             return (Stored.RUNS, 0) if widths == (_LEVEL_BITS, 8) else None
@@ -256,8 +257,8 @@ def _stored_as(encoding: CompressiveEncoding, bits: int) -> Stored | None:
     """Return how values of so many bits are stored, if they are plain or bit-packed."""
     match encoding.WhichOneof("compression"):
         case "flat":
-            is_known = _flat_bits(encoding) == bits and (bits == 1 or bits % 8 == 0)
-            return Stored.FLAT if is_known else None
+            is_supported = _flat_bits(encoding) == bits and (bits == 1 or bits % 8 == 0)
+            return Stored.FLAT if is_supported else None
         case "inline_bitpacking" if not encoding.inline_bitpacking.HasField("values"):
             packed = encoding.inline_bitpacking.uncompressed_bits_per_value
             return Stored.PACKED if packed == bits and bits in _WIDTHS else None

@@ -27,8 +27,8 @@ from lancefs.datafile.v2_1.page_plans import (
     DECIMAL64,
     PointForm,
     description_of,
-    has_parts,
-    plan_described,
+    needs_dictionary,
+    plan_page_in_file,
     value_bits,
 )
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 FEW_PAGES = 8  # of a column whose plan is kept for the next file
 
 
-class PagePart:
-    """What is known of a page beside its plan.
+class PageDictionary:
+    """The dictionary of a page, or its symbols of FSST, which kernels need beside its plan.
 
     Args:
         description: The parsed description of the page; None where it has no chunks.
@@ -120,8 +120,8 @@ class PagePart:
 
 # Small dictionaries by their bytes: those of categories are the same in most files of a table, and
 # take longer to decode than a few rows.
-_KNOWN: dict[tuple[MiniBlock, bytes, pa.DataType], tuple[pa.Array, int]] = {}
-_MAX_KNOWN = 256
+_CACHE: dict[tuple[MiniBlock, bytes, pa.DataType], tuple[pa.Array, int]] = {}
+_MAX_CACHED = 256
 _SMALL_DICTIONARY = 16 * 1024  # bytes, decoded
 
 
@@ -129,16 +129,16 @@ def _decoded(description: MiniBlock, packed: Bytes, data_type: pa.DataType) -> t
     """Return the items of a dictionary, and the bytes of the longest one if they are strings."""
     is_small = len(packed) <= _SMALL_DICTIONARY
     key = description, packed.tobytes() if is_small else b"", data_type
-    known = _KNOWN.get(key) if is_small else None
-    if known is not None:
-        return known
+    cached = _CACHE.get(key) if is_small else None
+    if cached is not None:
+        return cached
     block = description.dictionary(packed).items
     longest = int(lengths_of(block).max(initial=0)) if has_offsets(data_type) else 0
     made = in_own_memory(dictionary_items(block, data_type)), longest
     if is_small and made[0].nbytes <= _SMALL_DICTIONARY:
-        if len(_KNOWN) >= _MAX_KNOWN:
-            _KNOWN.clear()
-        _KNOWN[key] = made
+        if len(_CACHE) >= _MAX_CACHED:
+            _CACHE.clear()
+        _CACHE[key] = made
     return made
 
 
@@ -165,7 +165,7 @@ class LeafPlan(NamedTuple):
 
     Attributes:
         pages: The plan of each page; see `kernels.points.PageColumn`.
-        parts: What else is known of each page.
+        dictionaries: The dictionary, or the symbols, of each page; empty where `form` needs none.
         data_type: The Arrow type of the values.
         form: What the kernel gives.
         bits: Bits of each value that it gives.
@@ -179,7 +179,7 @@ class LeafPlan(NamedTuple):
     """
 
     pages: Ints
-    parts: Sequence[PagePart]
+    dictionaries: Sequence[PageDictionary]
     data_type: pa.DataType
     form: PointForm
     bits: int
@@ -242,13 +242,13 @@ class PlanTable:
 
         Those of the last start are kept, and nobody changes them.
         """
-        known = self._shifted
-        if known is None or known[0] != start:
+        cached = self._shifted
+        if cached is None or cached[0] != start:
             shifted = self.pages.copy()
             shifted[:, POSITIONS] -= start
             shifted.flags.writeable = False
-            known = self._shifted = start, shifted
-        return known[1]
+            cached = self._shifted = start, shifted
+        return cached[1]
 
     def pages_with(self, rows: Ints) -> int:
         """Return the number of pages of the leaves that hold rows, at least one."""
@@ -267,7 +267,7 @@ def may_be_plain(field: Field) -> bool:
 def plan_leaf(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
     """Plan how the kernel reads a leaf; None where it does not know one of its pages.
 
-    Pages of members of structs are known where no struct of theirs is null.
+    Pages of members of structs are supported where no struct of theirs is null.
 
     Args:
         leaf: The leaf.
@@ -298,16 +298,22 @@ def plan_plain(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
 
 def _plan_of_leaf(leaf: LeafField, column: ColumnPages, bits: int) -> LeafPlan | None:
     plan = _plan_pages if len(column.pages) <= FEW_PAGES else _plan
-    known = plan(column, bits, len(leaf.around))
-    if known is None:
+    described = plan(column, bits, len(leaf.around))
+    if described is None:
         return None
-    parts = [
-        PagePart(description, items)
-        for description, items in zip(known.descriptions, known.items, strict=True)
+    dictionaries = [
+        PageDictionary(description, items)
+        for description, items in zip(described.descriptions, described.items, strict=True)
     ]
-    form, rows = known.form, column.first_rows[-1]
+    form, rows = described.form, column.first_rows[-1]
     return LeafPlan(
-        known.pages, parts, leaf.field.storage_type, *form, known.has_levels, rows, known.span
+        described.pages,
+        dictionaries,
+        leaf.field.storage_type,
+        *form,
+        described.has_levels,
+        rows,
+        described.span,
     )
 
 
@@ -319,7 +325,7 @@ class _LeafPages(NamedTuple):
         form: What the kernel gives, and the bits of each value.
         has_levels: Whether a page has definition levels.
         span: Start of the first and end of the last buffer.
-        descriptions: Of the pages whose values need more than their plan; see `has_parts`.
+        descriptions: Of the pages whose values need more than their plan; see `needs_dictionary`.
         items: Byte ranges of the dictionaries of these pages.
     """
 
@@ -343,7 +349,7 @@ def _plan(column: ColumnPages, bits: int, structs: int) -> _LeafPages | None:
         description = description_of(page)
         if description is None:
             return None
-        plan = plan_described(description, page, bits, structs)
+        plan = plan_page_in_file(description, page, bits, structs)
         if plan is None or (form is not None and plan[0] != form):
             return None
         form = plan[0]
@@ -354,7 +360,7 @@ def _plan(column: ColumnPages, bits: int, structs: int) -> _LeafPages | None:
     pages.flags.writeable = False
     positions = pages[:, POSITIONS]
     span = int(positions.min()), int(positions.max())
-    needed = descriptions if has_parts(form[0]) else []
+    needed = descriptions if needs_dictionary(form[0]) else []
     items = [(plan[PageColumn.ITEMS], plan[PageColumn.ITEMS_END]) for plan in plans[: len(needed)]]
     has_levels = any(plan[PageColumn.LEVELS] for plan in plans)
     return _LeafPages(pages, form, has_levels, span, needed, items)

@@ -21,14 +21,14 @@ from lancefs.datafile.packed_structs import stored_field
 from lancefs.datafile.page_ranges import PageRanges, by_page, check_column_rows
 from lancefs.datafile.row_ranges import count_rows, rows_of, scaled
 from lancefs.datafile.v2_1.assembly import assemble, assemble_rows
+from lancefs.datafile.v2_1.cached_pages import ReadOtherwise
 from lancefs.datafile.v2_1.kernel_choice import (
     MAX_ROWS,
-    are_in_a_row,
+    are_contiguous,
     are_plainly_read,
     is_worthwhile,
     most_rows,
 )
-from lancefs.datafile.v2_1.known_pages import ReadOtherwise
 from lancefs.datafile.v2_1.layouts.chunk_runs import (
     ChunkRun,
     Request,
@@ -53,7 +53,7 @@ from lancefs.datafile.v2_1.nested_points import FilePlan, FoundLeaves, read_leav
 from lancefs.datafile.v2_1.number_columns import are_read_as_numbers, is_coded
 from lancefs.datafile.v2_1.plain_columns import PlainColumns
 from lancefs.datafile.v2_1.point_plans import LeafPlan, may_be_plain, plan_leaf, plan_plain
-from lancefs.datafile.v2_1.point_reader import PointReader, Understood
+from lancefs.datafile.v2_1.point_reader import CachedMetadata, PointReader
 from lancefs.datafile.v2_1.text_columns import are_read_as_texts
 from lancefs.datafile.v2_1.vector_rows import VectorPlan, plan_vectors
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
@@ -129,7 +129,7 @@ class _Asked:
 
     Attributes:
         plan: How a few rows of all leaves are read at once; None where not all leaves can be.
-        is_planned: Whether that is known.
+        is_planned: Whether `plan` was made.
     """
 
     def __init__(
@@ -142,8 +142,8 @@ class _Asked:
         self.is_planned = False
 
 
-class _Understood(Understood):
-    """What was understood of a data file.
+class _CachedLeafMetadata(CachedMetadata):
+    """What is cached of the metadata of a data file.
 
     Attributes:
         asked: What was asked for last, which mostly is asked for again: by a scan with a filter the
@@ -176,14 +176,14 @@ class StructuralReader(PointReader):
 
     decodes_dictionaries = True
     reads_decimal64 = True
-    _understood: _Understood
+    _cached_metadata: _CachedLeafMetadata
 
     def __init__(
         self, container: Container, columns: Mapping[int, int], rows: int | None = None
     ) -> None:
         super().__init__(container, columns, rows)
         self._pages: dict[tuple[int, int], PageReader] = {}
-        self._understood = _Understood()
+        self._cached_metadata = _CachedLeafMetadata()
 
     @property
     def num_rows(self) -> int:
@@ -216,18 +216,18 @@ class StructuralReader(PointReader):
         return assemble(fields, [(yield from self.fetch(asked.leaves, ranges, refusal=refusal))])
 
     def _asked(self, fields: Sequence[Field]) -> _Asked:
-        """Return what is known of fields that are read together, which is kept."""
-        for known in tuple(self._understood.asked):
-            if are_same(fields, known.fields):
-                return known
+        """Return fields that are read together, with what is cached of them."""
+        for cached in tuple(self._cached_metadata.asked):
+            if are_same(fields, cached.fields):
+                return cached
         asked = _Asked(fields, leaves_of(fields), all(map(may_be_plain, fields)))
-        self._understood.asked.append(asked)
+        self._cached_metadata.asked.append(asked)
         return asked
 
     def _read_few(
         self, asked: _Asked, ranges: Sequence[RowRange]
     ) -> Reads[tuple[list[pa.Array] | None, CorruptFile | None]]:
-        """Read a few rows of fields whose leaves all are known to kernels.
+        """Read a few rows of fields whose leaves all are supported by kernels.
 
         Returns:
             The rows of each field, or None where `fetch` has to read them; and the error of a
@@ -273,7 +273,7 @@ class StructuralReader(PointReader):
         return found.leaves, None
 
     def _plan_few(self, asked: _Asked) -> Reads[None]:
-        """Plan how a few rows of fields are read, where that is known for all of their leaves."""
+        """Plan how kernels read a few rows of fields, if they support all of the leaves."""
         yield from self.container.load([self.columns[leaf.field.id] for leaf in asked.leaves])
         vectors = [
             (leaf, plan) for leaf in asked.leaves if (plan := self._vector_plan(leaf)) is not None
@@ -307,7 +307,7 @@ class StructuralReader(PointReader):
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
     ) -> Reads[Sequence[Field]]:
         """Return those of some fields whose rows are looked at where the local file is mapped."""
-        if not are_in_a_row(len(fields), ranges):
+        if not are_contiguous(len(fields), ranges):
             return fields
         plain = yield from self._plain_columns(fields)
         return fields if plain is None else plain.others
@@ -318,7 +318,7 @@ class StructuralReader(PointReader):
         """Read a range of rows of columns of which most are plain."""
         file, (rows,) = self.container.file, ranges
         (data,) = yield SparseRanges([columns.span])
-        is_read = are_in_a_row(len(columns.fields), ranges)  # longer parts are quicker looked at
+        is_read = are_contiguous(len(columns.fields), ranges)  # longer parts are quicker looked at
         try:
             with file.opened() if is_read else nullcontext(-1) as descriptor:
                 found = columns.read(data, descriptor, rows)
@@ -347,18 +347,18 @@ class StructuralReader(PointReader):
 
     def _plain_columns(self, fields: Sequence[Field]) -> Reads[PlainColumns | None]:
         """Return which of some fields are plain, which is kept in mind; None where none is."""
-        known = self._understood.plain.find(fields)
-        if known is not None:
-            return known[1]
+        cached = self._cached_metadata.plain.find(fields)
+        if cached is not None:
+            return cached[1]
         leaves = [leaves_of([field]) for field in fields]
         yield from self.container.load(
             [self.columns[leaf.field.id] for own in leaves for leaf in own]
         )
         planned = [self._plain_leaves(own) for own in leaves]
         columns = PlainColumns(fields, planned) if any(planned) else None
-        if self._understood.table_bytes > _MAX_TABLES:
-            self._understood.plain.clear()
-        self._understood.plain.put(fields, columns)
+        if self._cached_metadata.table_bytes > _MAX_TABLES:
+            self._cached_metadata.plain.clear()
+        self._cached_metadata.plain.put(fields, columns)
         return columns
 
     def _plain_leaves(self, leaves: Sequence[LeafField]) -> Sequence[_PlannedLeaf]:
@@ -415,10 +415,12 @@ class StructuralReader(PointReader):
         yield from self.container.load([self.columns[leaf.field.id] for leaf in leaves])
         cut, count = list(self._cut(leaves, ranges)), count_rows(ranges)
         by_id: dict[int, FetchedLeaf] = {}
-        in_a_row = are_in_a_row(max(len(leaves), columns), ranges)
-        are_points = self.container.file.is_in_memory and (in_a_row or count <= most_rows(ranges))
+        is_contiguous = are_contiguous(max(len(leaves), columns), ranges)
+        are_points = self.container.file.is_in_memory and (
+            is_contiguous or count <= most_rows(ranges)
+        )
         if are_points and refusal is None:
-            by_id, refusal = yield from self._fetch_points(leaves, ranges, count, in_a_row)
+            by_id, refusal = yield from self._fetch_points(leaves, ranges, count, is_contiguous)
         planned, reads = [], []
         for leaf, pages in zip(leaves, cut, strict=True):
             if leaf.field.id in by_id:
@@ -437,9 +439,13 @@ class StructuralReader(PointReader):
         return FetchedRows(self.container.file.url, count, fetched, refusal)
 
     def _fetch_points(
-        self, leaves: Sequence[LeafField], ranges: Sequence[RowRange], count: int, in_a_row: bool
+        self,
+        leaves: Sequence[LeafField],
+        ranges: Sequence[RowRange],
+        count: int,
+        is_contiguous: bool,
     ) -> Reads[tuple[dict[int, FetchedLeaf], CorruptFile | None]]:
-        """Read rows of those leaves whose pages kernels know; see `points` and `nested_points`.
+        """Read rows of those leaves whose pages kernels support; see `points` and `nested_points`.
 
         Returns:
             The leaves, by field id; and the error of a kernel, as of `_read_points`.
@@ -449,7 +455,7 @@ class StructuralReader(PointReader):
         planned = [
             each
             for each in self._plans_of(leaves, True)
-            if in_a_row or is_worthwhile(count, each[1].rows, each[1].values, most)
+            if is_contiguous or is_worthwhile(count, each[1].rows, each[1].values, most)
         ]
         if not planned:
             return {}, None
@@ -472,8 +478,8 @@ class StructuralReader(PointReader):
             leaves: The leaves.
             are_nested: Whether they may have lists or null structs around them.
         """
-        known, were_nested, planned = self._understood.planned
-        if known is not leaves or were_nested != are_nested:
+        cached, were_nested, planned = self._cached_metadata.planned
+        if cached is not leaves or were_nested != are_nested:
             planned = []
             for leaf in leaves:
                 plan = self.plan(leaf, is_nested=False)
@@ -481,7 +487,7 @@ class StructuralReader(PointReader):
                     plan = self.plan(leaf, is_nested=True)
                 if plan is not None:
                     planned.append((leaf, plan))
-            self._understood.planned = leaves, are_nested, planned
+            self._cached_metadata.planned = leaves, are_nested, planned
         return planned
 
     def _make_plan(self, leaf: LeafField, is_nested: bool) -> LeafPlan | None:
@@ -582,10 +588,10 @@ class StructuralReader(PointReader):
         field = leaf.field
         if not field.is_packed:
             return field
-        if field.id not in self._understood.packed:
+        if field.id not in self._cached_metadata.packed:
             with locating(self.container.file.url, leaf.place(self.columns[field.id])):
-                self._understood.packed[field.id] = stored_field(self.container, field)
-        return self._understood.packed[field.id]
+                self._cached_metadata.packed[field.id] = stored_field(self.container, field)
+        return self._cached_metadata.packed[field.id]
 
     def _page_reader(self, leaf: LeafField, column: int, page: int) -> PageReader:
         """Return the reader of a page; it is kept, with the chunk table that it has read."""

@@ -2,7 +2,7 @@
 
 Small appends leave thousands of files with one page in each column. One call finds the pages of all
 files of a run, and another one reads their values, as if these were pages of one file; see
-`point_plans` for the pages that it knows.
+`point_plans` for the pages that it supports.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
 from lancefs.datafile.v2_1.page_plans import (
     CODED,
     MAX_TABLE_BYTES,
-    has_parts,
+    needs_dictionary,
     plan_page,
     value_bits,
 )
-from lancefs.datafile.v2_1.point_plans import LeafPlan, PagePart, PlanTable
+from lancefs.datafile.v2_1.point_plans import LeafPlan, PageDictionary, PlanTable
 from lancefs.datafile.v2_1.points import PointSource, read_points
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature
 from lancefs.storage import Bytes, count_pages
 
-_KNOWN_VERSIONS = ((2, 1), (2, 3))  # the first and the last
+_SUPPORTED_VERSIONS = ((2, 1), (2, 3))  # the first and the last
 # Columns of the table of files that are columns of the table of pages.
 _BUFFERS = slice(FileColumn.FIRST, FileColumn.SECOND_END + 1)
 _ITEMS = slice(FileColumn.THIRD, FileColumn.THIRD_END + 1)
@@ -73,8 +73,8 @@ class SmallRows(NamedTuple):
     size: int = 0
 
 
-class KnownField(NamedTuple):
-    """A field whose pages kernels may know.
+class SupportedField(NamedTuple):
+    """A field whose pages kernels may support.
 
     Attributes:
         field: The field.
@@ -87,36 +87,36 @@ class KnownField(NamedTuple):
     bits: int
 
 
-def known_fields(columns: Mapping[int, int], fields: Sequence[Field]) -> list[KnownField]:
-    """Return those fields whose pages kernels may know, in the order of their columns.
+def supported_fields(columns: Mapping[int, int], fields: Sequence[Field]) -> list[SupportedField]:
+    """Return those fields whose pages kernels may support, in the order of their columns.
 
     Args:
         columns: Index of the column of each field, by field id.
         fields: The fields.
     """
-    known = [
-        KnownField(field, columns[field.id], bits)
+    supported = [
+        SupportedField(field, columns[field.id], bits)
         for field in fields
         if field.is_leaf and not field.is_outline and not field.is_blob
         if field.id in columns
         and (bits := value_bits(field.storage_type)) is not None
         and bits != CODED
     ]
-    return sorted(known, key=lambda one: one.column)
+    return sorted(supported, key=lambda one: one.column)
 
 
-def decode_small(files: SmallFiles, known: Sequence[KnownField], tables: Ints) -> SmallRows:
-    """Decode the rows of those fields whose pages kernels know.
+def decode_small(files: SmallFiles, supported: Sequence[SupportedField], tables: Ints) -> SmallRows:
+    """Decode the rows of those fields whose pages kernels support.
 
     Args:
-        files: The files, with the same columns, of formats that `are_known`.
-        known: The fields; see `known_fields`.
+        files: The files, with the same columns, of formats that `are_supported`.
+        supported: The fields; see `supported_fields`.
         tables: The page of each field in each file; see `FileColumn`.
     """
     data, rows = files.data, files.rows
     plans: dict[int, LeafPlan] = {}
-    for (field, _, bits), pages in zip(known, tables, strict=True):
-        with suppress(CorruptFile, UnsupportedFeature):  # the general way says what is wrong
+    for (field, _, bits), pages in zip(supported, tables, strict=True):
+        with suppress(CorruptFile, UnsupportedFeature):  # the page-by-page path says what is wrong
             plan = _plan(field, bits, pages, rows, data)
             if plan is not None:
                 plans[field.id] = plan
@@ -135,13 +135,13 @@ def decode_small(files: SmallFiles, known: Sequence[KnownField], tables: Ints) -
     return SmallRows(dict(zip(plans, points.arrays, strict=True)), size=points.size)
 
 
-def are_known(versions: Ints) -> bool:
+def are_supported(versions: Ints) -> bool:
     """Return whether all files have a format whose pages are read here.
 
     Args:
         versions: The versions that their footers tell.
     """
-    (major, first), (_, last) = _KNOWN_VERSIONS
+    (major, first), (_, last) = _SUPPORTED_VERSIONS
     minor = versions[:, 1]
     return bool(((versions[:, 0] == major) & (minor >= first) & (minor <= last)).all())
 
@@ -202,13 +202,15 @@ def _plan(field: Field, bits: int, pages: Ints, rows: Ints, data: Bytes) -> Leaf
         has_items[:, None] > 0, pages[:, _ITEMS], pages[:, _CHUNKS]
     )
     plans[:, PageColumn.ITEM_COUNT] = known[:, -4]
-    parts = list(_parts(plans, [descriptions[at] for at in index])) if has_parts(form[0]) else []
+    parts = (
+        list(_parts(plans, [descriptions[at] for at in index])) if needs_dictionary(form[0]) else []
+    )
     has_levels = bool(plans[:, PageColumn.LEVELS].any())
     total, span = int(rows.sum()), (0, len(data))
     return LeafPlan(plans, parts, field.storage_type, *form, has_levels, total, span, True)
 
 
-def _parts(plans: Ints, descriptions: Sequence[MiniBlock]) -> Iterator[PagePart]:
+def _parts(plans: Ints, descriptions: Sequence[MiniBlock]) -> Iterator[PageDictionary]:
     bounds = plans[:, PageColumn.ITEMS : PageColumn.ITEMS_END + 1].tolist()
     for description, (start, end) in zip(descriptions, bounds, strict=True):
-        yield PagePart(description, (start, end))
+        yield PageDictionary(description, (start, end))

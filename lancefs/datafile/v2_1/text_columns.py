@@ -1,4 +1,4 @@
-"""Rows in a row of many columns of strings of a local file (data files 2.1 and later).
+"""Contiguous rows of many columns of strings of a local file (data files 2.1 and later).
 
 The part of `PlainColumns` that reads strings: plain ones, those that are compressed with FSST, and
 indices into dictionaries of pages. Dictionaries are decoded once rows of their pages are read.
@@ -20,10 +20,10 @@ from lancefs.datafile.kernels.fsst import SymbolTable
 from lancefs.datafile.kernels.pages import PageColumn, PageParts, Stored
 from lancefs.datafile.kernels.strings import LARGEST, compact_offsets, read_block
 from lancefs.datafile.kernels.texts import ALIGN, PageItems, TextParts, TextRows
-from lancefs.datafile.v2_1.known_pages import KnownPages, PlainSource
+from lancefs.datafile.v2_1.cached_pages import CachedPages, PlainSource
 from lancefs.datafile.v2_1.page_plans import PointForm
 from lancefs.datafile.v2_1.point_plans import LeafPlan
-from lancefs.datafile.v2_1.points import Points
+from lancefs.datafile.v2_1.points import KernelResult
 from lancefs.errors import CorruptFile, MemoryLimitExceeded
 from lancefs.storage import Bytes
 
@@ -63,15 +63,15 @@ class TextColumns:
         self._are_text = np.array([is_text(plan.data_type) for plan in plans])
         self._have_levels = np.array([plan.has_levels for plan in plans])
         self._pages = pages
-        self._known = _TextPages(self._plans, pages)
+        self._dictionaries = _TextPages(self._plans, pages)
         self._likely = self._likely_bytes()
 
     @property
     def cost(self) -> int:
         """Bytes of the dictionaries that are kept."""
-        return self._known.cost
+        return self._dictionaries.cost
 
-    def read(self, source: PlainSource, rows: tuple[int, int]) -> Points:
+    def read(self, source: PlainSource, rows: tuple[int, int]) -> KernelResult:
         """Read rows of the columns.
 
         Args:
@@ -85,7 +85,7 @@ class TextColumns:
             MemoryLimitExceeded: They have too many bytes.
         """
         count = rows[1] - rows[0]
-        parts = self._known.parts_of(source.data, rows)
+        parts = self._dictionaries.parts_of(source.data, rows)
         likely = (self._likely * (count * (1 + _SPARE))).astype(np.int64)
         if likely.sum() > min(_MAX_LIKELY, room(self._stored, is_whole=False)):
             likely[:] = 0  # the bytes are counted first
@@ -103,7 +103,7 @@ class TextColumns:
         arrays = [
             _array(one, plan.data_type, count) for one, plan in zip(found, self._plans, strict=True)
         ]
-        return Points(arrays, *looked_at)
+        return KernelResult(arrays, *looked_at)
 
     def _read(
         self,
@@ -117,7 +117,7 @@ class TextColumns:
 
         Args:
             source: What they are read from.
-            parts: What is known of the pages.
+            parts: The dictionaries, or the symbols, of the pages.
             rows: The rows.
             likely: Bytes of the texts of each column for which there is room.
             some: Numbers of the columns.
@@ -152,7 +152,7 @@ class TextColumns:
         return np.array(likely)
 
 
-class _TextPages(KnownPages[PageItems | SymbolTable]):
+class _TextPages(CachedPages[PageItems | SymbolTable]):
     """Dictionaries of pages of strings, and the symbols of FSST.
 
     Args:
@@ -164,11 +164,11 @@ class _TextPages(KnownPages[PageItems | SymbolTable]):
         super().__init__(plans, pages, TextParts(len(pages)))
 
     def read_part(self, page: int, data: Bytes) -> PageItems | SymbolTable | None:
-        """Return what has to be known of a page; see `KnownPages`."""
+        """Return the dictionary, or the symbols, of a page; see `CachedPages`."""
         leaf, number = self._places[page]
         plan = self._plans[leaf]
         if plan.form is PointForm.CODES:
-            symbols = plan.parts[number].symbols
+            symbols = plan.dictionaries[number].symbols
             return None if symbols.raw else symbols
         if self._pages[page, PageColumn.VALUES] in (Stored.STRINGS, Stored.ZIPPED):
             return None
@@ -177,13 +177,13 @@ class _TextPages(KnownPages[PageItems | SymbolTable]):
         if plan.form is PointForm.STRINGS:
             block: Block = VariableWidth(*read_block(packed, count))
         else:
-            block = plan.parts[number].block(packed)
+            block = plan.dictionaries[number].block(packed)
         if not isinstance(block, VariableWidth):
             raise CorruptFile(f"values of a fixed width where {plan.data_type} was expected")
         return _page_items(block, is_text(plan.data_type))
 
     def bytes_of(self, part: PageItems | SymbolTable) -> int:
-        """Return how many bytes are kept of a page: of a dictionary, not of symbols."""
+        """Return how many bytes a part takes: a dictionary, not symbols."""
         return len(part.text) + part.offsets.nbytes if isinstance(part, PageItems) else 0
 
 
