@@ -7,6 +7,7 @@ indices into dictionaries of pages. Dictionaries are decoded once rows of their 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ from lancefs.datafile.kernels.calls import SLACK
 from lancefs.datafile.kernels.fsst import SymbolTable
 from lancefs.datafile.kernels.pages import PageColumn, PageParts, Stored
 from lancefs.datafile.kernels.strings import LARGEST, compact_offsets, read_block
-from lancefs.datafile.kernels.texts import ALIGN, PageItems, TextParts, TextRows
+from lancefs.datafile.kernels.texts import ALIGN, PageItems, StringColumn, TextParts, TextRows
 from lancefs.datafile.v2_1.cached_pages import CachedPages, PlainSource
 from lancefs.datafile.v2_1.page_plans import PointForm
 from lancefs.datafile.v2_1.point_plans import LeafPlan
@@ -44,6 +45,20 @@ def are_read_as_texts(plan: LeafPlan) -> bool:
     pages = plan.pages
     sizes = pages[:, PageColumn.CHUNKS_END] - pages[:, PageColumn.CHUNKS]
     return not (sizes > _MAX_PAGE_BYTES).any()
+
+
+class _TextLayout(NamedTuple):
+    """Where the rows of columns are written.
+
+    Attributes:
+        leaves: The columns as the kernel takes them; see `StringColumn`: int64, shape (columns,
+            numbers).
+        memories: Of each memory that columns share, where the first text begins behind all offsets
+            and validity, and its bytes.
+    """
+
+    leaves: Ints
+    memories: Sequence[tuple[int, int]]
 
 
 class TextColumns:
@@ -119,27 +134,46 @@ class TextColumns:
             source: What they are read from.
             parts: The dictionaries, or the symbols, of the pages.
             rows: The rows.
-            likely: Bytes of the texts of each column for which there is room.
+            likely: Bytes of the texts of each of all columns for which there is room: int64, shape
+                (columns,).
+            some: Numbers of the columns that are read.
+        """
+        layout = self._lay_out(rows[1] - rows[0], likely[some], some)
+        reserve(sum([fixed for fixed, _ in layout.memories]), self._stored)
+        return read_texts(*source, parts, layout.leaves, rows, layout.memories)
+
+    def _lay_out(self, count: int, likely: Ints, some: Ints | slice) -> _TextLayout:
+        """Lay out the memory of some columns: first offsets and validity of each, then the texts.
+
+        Args:
+            count: Number of rows.
+            likely: Bytes of the texts of each of the columns: int64, shape (columns,).
             some: Numbers of the columns.
         """
-        count, widths = rows[1] - rows[0], self._widths[some]
+        widths, have_levels = self._widths[some], self._have_levels[some]
         offsets = _aligned((count + 1) * widths)
-        fixed = offsets + _aligned(self._have_levels[some] * ((count + 7) // 8))
-        rooms = _aligned(likely[some]) + ALIGN
-        ends = np.cumsum(fixed + rooms)
-        _, memory = np.unique((ends - fixed - rooms) // _MAX_BYTES, return_inverse=True)
+        fixed = offsets + _aligned(have_levels * ((count + 7) // 8))
+        rooms = _aligned(likely) + ALIGN
+        # A column that begins beyond a memory of `_MAX_BYTES` begins the next one.
+        before = np.cumsum(fixed + rooms) - fixed - rooms
+        _, memory = np.unique(before // _MAX_BYTES, return_inverse=True)
         fixed_sizes = np.bincount(memory, fixed).astype(np.int64)
         sizes = fixed_sizes + np.bincount(memory, rooms).astype(np.int64)
-        reserve(int(fixed_sizes.sum()), self._stored)
-        starts = np.cumsum(fixed) - fixed
-        starts -= (np.cumsum(fixed_sizes) - fixed_sizes)[memory]
-        validity = np.where(self._have_levels[some], starts + offsets, -1)
-        of_pages = self._firsts[some], self._counts[some]
-        leaves = np.column_stack(
-            (*of_pages, memory, starts, validity, widths, self._are_text[some])
-        )
-        memories = list(zip(fixed_sizes.tolist(), sizes.tolist(), strict=True))
-        return read_texts(*source, parts, leaves.astype(np.int64), rows, memories)
+        first_of_memory = np.cumsum(fixed_sizes) - fixed_sizes
+        starts = np.cumsum(fixed) - fixed - first_of_memory[memory]
+        columns = {
+            StringColumn.FIRST_PAGE: self._firsts[some],
+            StringColumn.PAGES: self._counts[some],
+            StringColumn.MEMORY: memory,
+            StringColumn.OUT: starts,
+            StringColumn.VALIDITY: np.where(have_levels, starts + offsets, -1),
+            StringColumn.WIDTH: widths,
+            StringColumn.IS_TEXT: self._are_text[some],
+        }
+        leaves = np.empty((len(widths), len(StringColumn)), np.int64)
+        for number, values in columns.items():
+            leaves[:, number] = values
+        return _TextLayout(leaves, list(zip(fixed_sizes.tolist(), sizes.tolist(), strict=True)))
 
     def _likely_bytes(self) -> Array:
         """Return the bytes that a row of each column is likely to have, before any was read."""
