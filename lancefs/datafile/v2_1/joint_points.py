@@ -42,7 +42,7 @@ class JointPlan(NamedTuple):
 
     Attributes:
         files: The plan of each file, with the same leaves.
-        rows: The wanted rows of each file.
+        rows: The wanted rows of each file: int64, shape (rows,), ascending and each once.
     """
 
     files: Sequence[FilePlan]
@@ -57,7 +57,7 @@ class JointPlan(NamedTuple):
         """Read the rows.
 
         Args:
-            data: The bytes of each file that are in its span.
+            data: The bytes of each file that are in its span: uint8, shape (bytes,).
 
         Raises:
             CorruptFile: A page is damaged.

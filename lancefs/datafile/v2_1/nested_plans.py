@@ -181,7 +181,7 @@ def _plan_page(description: MiniBlock, bits: int, layers: tuple[Layer, ...]) -> 
     stride = int(layout.repetition_index_depth) + 1
     if not 2 <= stride < MAX_MEANINGS and description.has_rep:
         return None
-    said = description.top, shown, highest, _packed(meanings)
+    said = description.top, shown, highest, _pack(meanings)
     return _StoredPage((values.form, values.bits), stored, (stride, *rep, *defined, *said))
 
 
@@ -197,7 +197,7 @@ def _meanings(own: Sequence[Layer], layers: Sequence[Layer]) -> list[int]:
     return meanings
 
 
-def _packed(meanings: Sequence[int]) -> int:
+def _pack(meanings: Sequence[int]) -> int:
     """Return levels as the bits of a signed number, four for each from the lowest on."""
     bits = sum(level << (4 * number) for number, level in enumerate(meanings))
     return bits - (1 << 64) if bits >> 63 else bits

@@ -101,7 +101,7 @@ class NumberColumns:
             MemoryLimitExceeded: The rows have too many bytes; see `reserve`.
         """
         count = rows[1] - rows[0]
-        items, layout = self._items.parts_of(source.data, rows), self._laid_out(count)
+        items, layout = self._items.parts_of(source.data, rows), self._find_layout(count)
         reserve(sum(layout.sizes), self._stored)
         memories, numbers = read_plain(*source, items, layout.leaves, rows, layout.sizes)
         *nulls, size, places = numbers.tolist()
@@ -116,14 +116,17 @@ class NumberColumns:
             kind = data_type.index_type if is_dictionary else data_type
             array = make(kind, count, [valid, buffer.slice(at, length)], null)
             if is_dictionary:
-                joined, is_ordered = self._items.joined(leaf, source.data), data_type.ordered
+                joined, is_ordered = (
+                    self._items.join_dictionaries(leaf, source.data),
+                    data_type.ordered,
+                )
                 array = pa.DictionaryArray.from_arrays(
                     array, joined.items, ordered=is_ordered, safe=False
                 )
             arrays.append(array)
         return KernelResult(arrays, size, places)
 
-    def _laid_out(self, count: int) -> _Layout:
+    def _find_layout(self, count: int) -> _Layout:
         """Return where so many rows of each column are written; the last one is kept."""
         cached = self._layout
         if cached is None or cached[0] != count:
@@ -195,7 +198,7 @@ class _NumberPages(CachedPages[Array]):
         if plan.form is PointForm.VALUES:
             return None
         if is_coded(plan.data_type):
-            return self.joined(leaf, data).places[number]
+            return self.join_dictionaries(leaf, data).places[number]
         block, bits = self._block(page, data), value_bits(plan.data_type)
         is_decimal64 = pa.types.is_decimal(plan.data_type) and bits == DECIMAL64_BITS
         if isinstance(block, FixedWidth):
@@ -210,7 +213,7 @@ class _NumberPages(CachedPages[Array]):
         """Return how many bytes a part takes."""
         return int(part.nbytes)
 
-    def joined(self, leaf: int, data: Bytes) -> _Joined:
+    def join_dictionaries(self, leaf: int, data: Bytes) -> _Joined:
         """Return the dictionaries of the pages of a column, joined.
 
         Args:

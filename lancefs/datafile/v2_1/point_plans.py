@@ -81,7 +81,7 @@ class PageDictionary:
             assert isinstance(self.description, MiniBlock)  # others have no dictionary
             # A copy, as what is decoded may be a part of it, and outlives the memory of the file.
             packed = data[begin - start : end - start].copy()
-            self._values, self.longest = _decoded(self.description, packed, data_type)
+            self._values, self.longest = _decode_dictionary(self.description, packed, data_type)
         return self._values
 
     def block(self, packed: Bytes) -> Block:
@@ -125,7 +125,9 @@ _MAX_CACHED = 256
 _SMALL_DICTIONARY = 16 * 1024  # bytes, decoded
 
 
-def _decoded(description: MiniBlock, packed: Bytes, data_type: pa.DataType) -> tuple[pa.Array, int]:
+def _decode_dictionary(
+    description: MiniBlock, packed: Bytes, data_type: pa.DataType
+) -> tuple[pa.Array, int]:
     """Return the items of a dictionary, and the bytes of the longest one if they are strings."""
     is_small = len(packed) <= _SMALL_DICTIONARY
     key = description, packed.tobytes() if is_small else b"", data_type
@@ -146,7 +148,8 @@ class LevelPlan(NamedTuple):
     """What the kernel needs to know of the levels of a leaf.
 
     Attributes:
-        pages: How the levels of each page are stored; see `kernels.levels.LevelColumn`.
+        pages: How the levels of each page are stored; see `kernels.levels.LevelColumn`: int64,
+            shape (pages, columns).
         layers: The layers of the levels that it gives, innermost first.
         has_lists: Whether one of them is a list.
         is_defined: Whether a page has definition levels.
@@ -164,7 +167,8 @@ class LeafPlan(NamedTuple):
     """What the kernel needs to know of a leaf, and what becomes of what it gives.
 
     Attributes:
-        pages: The plan of each page; see `kernels.points.PageColumn`.
+        pages: The plan of each page; see `kernels.points.PageColumn`: int64, shape (pages,
+            columns).
         dictionaries: The dictionary, or the symbols, of each page; empty where `form` needs none.
         data_type: The Arrow type of the values.
         form: What the kernel gives.
@@ -199,8 +203,9 @@ class LeafMemory(NamedTuple):
     """Where the values of leaves that share memory are.
 
     Attributes:
-        leaves: The leaves as the kernel takes them; see `LeafColumn`.
-        lengths: Bytes of the values of each leaf.
+        leaves: The leaves as the kernel takes them; see `LeafColumn`: int64, shape (leaves,
+            columns).
+        lengths: Bytes of the values of each leaf: int64, shape (leaves,).
         size: Bytes of the memory.
     """
 
@@ -216,12 +221,12 @@ class PlanTable:
         plans: The plans, one or more.
 
     Attributes:
-        counts: Number of pages of each leaf.
-        bits: Bits of each value that the kernel gives for a leaf.
-        has_levels: For each leaf, whether a page has definition levels.
+        counts: Number of pages of each leaf: int64, shape (leaves,).
+        bits: Bits of each value that the kernel gives for a leaf: int64, shape (leaves,).
+        has_levels: For each leaf, whether a page has definition levels: bool, shape (leaves,).
         rows: Number of rows of the longest leaf.
         span: Byte range of the file that has all pages.
-        pages: The pages of the leaves, leaf by leaf.
+        pages: The plans of the pages of the leaves, leaf by leaf: int64, shape (pages, columns).
         memories: Where the values of some leaves are, by the positions of the leaves and the number
             of rows, as far as that is kept.
     """
@@ -251,7 +256,11 @@ class PlanTable:
         return cached[1]
 
     def pages_with(self, rows: Ints) -> int:
-        """Return the number of pages of the leaves that hold rows, at least one."""
+        """Return the number of pages of the leaves that hold rows, at least one.
+
+        Args:
+            rows: int64, shape (rows,), ascending.
+        """
         if len(self.pages) == len(self.plans):
             return len(self.plans)
         first = self.pages[:, PageColumn.FIRST_ROW]
@@ -321,11 +330,11 @@ class _LeafPages(NamedTuple):
     """What the descriptions of the pages of a leaf tell, and nothing that was read of the pages.
 
     Attributes:
-        pages: The plan of each page.
+        pages: The plan of each page; see `PageColumn`: int64, shape (pages, columns).
         form: What the kernel gives, and the bits of each value.
         has_levels: Whether a page has definition levels.
         span: Start of the first and end of the last buffer.
-        descriptions: Of the pages whose values need more than their plan; see `needs_dictionary`.
+        descriptions: The descriptions of all pages if `needs_dictionary`; else none.
         items: Byte ranges of the dictionaries of these pages.
     """
 

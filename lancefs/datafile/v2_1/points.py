@@ -47,8 +47,8 @@ class PointSource(NamedTuple):
 
     Attributes:
         table: The plans of the leaves.
-        rows: The rows, ascending and each once, within the leaves.
-        data: Bytes of the file that hold the pages.
+        rows: The rows, within the leaves: int64, shape (rows,), ascending and each once.
+        data: Bytes of the file that hold the pages: uint8, shape (bytes,).
         start: Where the bytes begin in the file.
     """
 
@@ -126,11 +126,14 @@ class Reading(NamedTuple):
     Attributes:
         sources: The files, with the same leaves in the same order.
         pieces: The bytes of each file.
-        pages: The pages of the leaves, leaf by leaf; see `PageColumn`.
-        counts: Number of pages of each leaf.
-        has_levels: For each leaf, whether a page of it has definition levels to be read.
-        rows: Rows to read.
-        wanted: The first and the number of the rows of each leaf among these, of shape (leaves, 2).
+        pages: The pages of the leaves, leaf by leaf; see `PageColumn`: int64, shape (pages,
+            columns).
+        counts: Number of pages of each leaf: int64, shape (leaves,).
+        has_levels: For each leaf, whether a page of it has definition levels to be read: bool,
+            shape (leaves,).
+        rows: Rows to read: int64, shape (rows,).
+        wanted: The first and the number of the rows of each leaf among these: int64, shape (leaves,
+            2).
         valid: For each of the last leaves, which of its values are valid, or None where all are;
             the levels of the pages tell it of the leaves before them.
     """
@@ -208,8 +211,8 @@ def in_leaves(counts: Sequence[Ints], parts: Sequence[Ints]) -> Ints:
     """Join what there is of each page of files; return it leaf by leaf, and file by file in a leaf.
 
     Args:
-        counts: Number of pages of each leaf, in each file.
-        parts: A row for each page of each file.
+        counts: Of each file, the number of pages of each leaf: int64, shape (leaves,).
+        parts: Of each file, a row for each page: int64, shape (pages, columns).
     """
     if len(parts) == 1:
         return parts[0]
@@ -249,8 +252,8 @@ def in_groups(bits: Ints, counts: Ints) -> Iterator[range]:
     """Yield the positions of leaves that are read in one call, which share memory.
 
     Args:
-        bits: Bits of each value that is given of each leaf.
-        counts: Number of wanted rows of each leaf.
+        bits: Bits of each value that is given of each leaf: int64, shape (leaves,).
+        counts: Number of wanted rows of each leaf: int64, shape (leaves,).
     """
     first, size = 0, 0
     for number, own in enumerate((counts * bits // 8).tolist()):
@@ -267,10 +270,11 @@ def leaf_memory(
     """Lay out the memory of some leaves: the values of each, and their validity behind them.
 
     Args:
-        pages: Number of pages of each of all leaves.
-        bits: Bits of a value of each.
-        has_levels: For each, whether a page of it has definition levels to be read.
-        wanted: The first and the number of the wanted rows of each, of shape (leaves, 2).
+        pages: Number of pages of each of all leaves: int64, shape (all leaves,).
+        bits: Bits of a value of each: int64, shape (all leaves,).
+        has_levels: For each, whether a page of it has definition levels to be read: bool, shape
+            (all leaves,).
+        wanted: The first and the number of the wanted rows of each: int64, shape (all leaves, 2).
         leaves: The positions of the leaves that share memory.
     """
     some = slice(leaves.start, leaves.stop)
@@ -306,7 +310,7 @@ def _memory(reading: Reading, leaves: range) -> LeafMemory:
 
 def _read_some(reading: Reading, leaves: range) -> KernelResult:
     out, found, size, places = _take(reading, leaves)
-    texts = iter(_joined(out, found, reading))
+    texts = iter(_join_strings(out, found, reading))
     arrays = []
     for leaf, one in zip(leaves, found, strict=True):
         match one.plan.form:
@@ -317,9 +321,9 @@ def _read_some(reading: Reading, leaves: range) -> KernelResult:
             case PointForm.STRINGS:
                 arrays.append(_strings(one, reading))
             case PointForm.CODES:
-                arrays.append(_spelled(one, reading, leaf))
+                arrays.append(_decode_strings(one, reading, leaf))
             case PointForm.INDICES:
-                arrays.append(_looked_up(one, reading, leaf))
+                arrays.append(_look_up_items(one, reading, leaf))
     return KernelResult(arrays, size, places)
 
 
@@ -352,7 +356,7 @@ def _take(reading: Reading, leaves: range) -> tuple[Bytes, list[_LeafValues], in
     return out, found, seen, places
 
 
-def _joined(out: Bytes, found: Sequence[_LeafValues], reading: Reading) -> Iterator[pa.Array]:
+def _join_strings(out: Bytes, found: Sequence[_LeafValues], reading: Reading) -> Iterator[pa.Array]:
     """Yield the strings of leaves, of which the kernel found the places, all by one call."""
     leaves, first = [], 0
     strings = [
@@ -391,7 +395,7 @@ def _cut(
             first = stop
 
 
-def _spelled(found: _LeafValues, reading: Reading, leaf: int) -> pa.Array:
+def _decode_strings(found: _LeafValues, reading: Reading, leaf: int) -> pa.Array:
     """Return strings that are compressed with FSST, of which the kernel found the places."""
     spans, bits, pieces, data_type = found.spans, found.bits, reading.pieces, found.plan.data_type
     cut = list(_cut(found, reading, leaf))
@@ -406,14 +410,14 @@ def _spelled(found: _LeafValues, reading: Reading, leaf: int) -> pa.Array:
     return strings_array(VariableWidth(offsets, text), data_type, found.validity, found.nulls)
 
 
-def _looked_up(found: _LeafValues, reading: Reading, leaf: int) -> pa.Array:
+def _look_up_items(found: _LeafValues, reading: Reading, leaf: int) -> pa.Array:
     """Return the items that indices point at."""
     data_type, bits = found.plan.data_type, found.plan.bits
     if found.plan.is_read_once and _are_alike(found.plan.dictionaries):
-        return _looked_up_together(found, reading)
+        return _look_up_together(found, reading)
     indices = found.array(_INDICES[bits])
     if pa.types.is_dictionary(data_type):
-        return _coded(found, indices, reading, leaf)
+        return _attach_dictionaries(found, indices, reading, leaf)
     arrays = []
     for items, longest, wanted in _dictionaries(found, reading, leaf):
         own = indices[wanted]
@@ -430,7 +434,9 @@ def _looked_up(found: _LeafValues, reading: Reading, leaf: int) -> pa.Array:
     return join_arrays(arrays, data_type)
 
 
-def _coded(found: _LeafValues, indices: pa.Array, reading: Reading, leaf: int) -> pa.Array:
+def _attach_dictionaries(
+    found: _LeafValues, indices: pa.Array, reading: Reading, leaf: int
+) -> pa.Array:
     """Return indices with the dictionaries that they point into."""
     data_type, arrays = found.plan.data_type, []
     for stored, _, wanted in _dictionaries(found, reading, leaf):
@@ -470,7 +476,7 @@ def _are_alike(dictionaries: Sequence[PageDictionary]) -> bool:
     )
 
 
-def _looked_up_together(found: _LeafValues, reading: Reading) -> pa.Array:
+def _look_up_together(found: _LeafValues, reading: Reading) -> pa.Array:
     """Return the items that indices point at, with the dictionaries of all pages decoded as one."""
     plan, valid, (source,) = found.plan, found.valid, reading.sources
     stops = np.searchsorted(reading.rows, plan.pages[1:, PageColumn.FIRST_ROW])

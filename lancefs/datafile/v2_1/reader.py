@@ -204,7 +204,7 @@ class StructuralReader(PointReader):
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
     ) -> Reads[list[pa.Array]]:
         """Read rows of several fields in the same rounds of requests; see `read`."""
-        asked, refusal = self._asked(fields), None
+        asked, refusal = self._find_asked(fields), None
         if fields and self.container.file.is_in_memory:
             if are_plainly_read(asked.are_numbers, ranges):
                 plain = yield from self._plain_columns(fields)
@@ -215,7 +215,7 @@ class StructuralReader(PointReader):
                 return arrays
         return assemble(fields, [(yield from self.fetch(asked.leaves, ranges, refusal=refusal))])
 
-    def _asked(self, fields: Sequence[Field]) -> _Asked:
+    def _find_asked(self, fields: Sequence[Field]) -> _Asked:
         """Return fields that are read together, with what is cached of them."""
         for cached in tuple(self._cached_metadata.asked):
             if are_same(fields, cached.fields):
@@ -243,7 +243,7 @@ class StructuralReader(PointReader):
         leaves, refusal = yield from self._read_points(asked.plan, ranges)
         if not leaves:
             return None, refusal
-        return [self._assembled(field, leaves, count) for field in asked.fields], None
+        return [self._assemble_field(field, leaves, count) for field in asked.fields], None
 
     def _read_points(
         self, plan: _PointPlan, ranges: Sequence[RowRange]
@@ -296,7 +296,7 @@ class StructuralReader(PointReader):
             plan = plan_vectors(leaf, self.container.column(self.columns[leaf.field.id]))
         return plan if plan is not None and self.may_have(int(plan.first_rows[-1])) else None
 
-    def _assembled(self, field: Field, leaves: Mapping[int, LeafRows], count: int) -> pa.Array:
+    def _assemble_field(self, field: Field, leaves: Mapping[int, LeafRows], count: int) -> pa.Array:
         leaf = leaves.get(field.id)
         if leaf is not None:
             return leaf.values
@@ -341,7 +341,7 @@ class StructuralReader(PointReader):
         }
         count, left = rows[1] - rows[0], iter(others)
         return [
-            self._assembled(field, values, count) if is_plain else next(left)
+            self._assemble_field(field, values, count) if is_plain else next(left)
             for field, is_plain in zip(columns.fields, columns.are_plain, strict=True)
         ]
 
@@ -551,7 +551,7 @@ class StructuralReader(PointReader):
         ranges = [span for _, pages in leaves for _, request in pages for span in request.ranges]
         buffers = iter((yield ranges))
         return [
-            self._fetched(
+            self._make_fetched(
                 leaf,
                 [
                     (number, request.open([next(buffers) for _ in request.ranges]))
@@ -568,11 +568,11 @@ class StructuralReader(PointReader):
                 [self._fetch_page(leaf, index, page, local) for page, local in pages]
             )
         numbers = [page for page, _ in pages]
-        return [self._fetched(leaf, list(zip(numbers, rows, strict=True)))]
+        return [self._make_fetched(leaf, list(zip(numbers, rows, strict=True)))]
 
-    def _fetched(self, leaf: LeafField, pages: Sequence[FetchedPage]) -> FetchedLeaf:
+    def _make_fetched(self, leaf: LeafField, pages: Sequence[FetchedPage]) -> FetchedLeaf:
         index, url = self.columns[leaf.field.id], self.container.file.url
-        return FetchedLeaf(leaf, self._stored(leaf), url, index, pages)
+        return FetchedLeaf(leaf, self._find_stored(leaf), url, index, pages)
 
     def _fetch_page(
         self, leaf: LeafField, column: int, number: int, ranges: Sequence[RowRange]
@@ -583,7 +583,7 @@ class StructuralReader(PointReader):
                 return (yield from reader.fetch(ranges))
             return (yield from reader.read(ranges))
 
-    def _stored(self, leaf: LeafField) -> Field:
+    def _find_stored(self, leaf: LeafField) -> Field:
         """Return the field of a leaf as the file stores it."""
         field = leaf.field
         if not field.is_packed:

@@ -116,7 +116,8 @@ class TextColumns:
                 found[number] = one
         self._likely = sizes / max(count, 1)
         arrays = [
-            _array(one, plan.data_type, count) for one, plan in zip(found, self._plans, strict=True)
+            _make_array(one, plan.data_type, count)
+            for one, plan in zip(found, self._plans, strict=True)
         ]
         return KernelResult(arrays, *looked_at)
 
@@ -151,9 +152,9 @@ class TextColumns:
             some: Numbers of the columns.
         """
         widths, have_levels = self._widths[some], self._have_levels[some]
-        offsets = _aligned((count + 1) * widths)
-        fixed = offsets + _aligned(have_levels * ((count + 7) // 8))
-        rooms = _aligned(likely) + ALIGN
+        offsets = _align((count + 1) * widths)
+        fixed = offsets + _align(have_levels * ((count + 7) // 8))
+        rooms = _align(likely) + ALIGN
         # A column that begins beyond a memory of `_MAX_BYTES` begins the next one.
         before = np.cumsum(fixed + rooms) - fixed - rooms
         _, memory = np.unique(before // _MAX_BYTES, return_inverse=True)
@@ -232,7 +233,7 @@ def _page_items(block: VariableWidth, has_text: bool) -> PageItems:
     return PageItems(offsets, text, has_text and is_utf8(compact_offsets(offsets), text))
 
 
-def _array(found: TextRows, data_type: pa.DataType, count: int) -> pa.Array:
+def _make_array(found: TextRows, data_type: pa.DataType, count: int) -> pa.Array:
     validity = None if found.validity is None else pa.py_buffer(found.validity)
     buffers = [validity, pa.py_buffer(found.offsets), pa.py_buffer(found.text)]
     array = pa.Array.from_buffers(data_type, count, buffers, found.nulls)
@@ -241,5 +242,5 @@ def _array(found: TextRows, data_type: pa.DataType, count: int) -> pa.Array:
     return array
 
 
-def _aligned(sizes: Ints) -> Ints:
+def _align(sizes: Ints) -> Ints:
     return (sizes + ALIGN - 1) // ALIGN * ALIGN
