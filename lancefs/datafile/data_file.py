@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import Ints, RowRange
-from lancefs.datafile.buffers import empty
+from lancefs.datafile.buffers import TooLarge, empty
 from lancefs.datafile.container import Container
 from lancefs.datafile.field_reader import FieldReader as FieldReader
 from lancefs.datafile.fields import Field
@@ -17,19 +17,25 @@ from lancefs.datafile.page_ranges import join_columns
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.assembly import assemble, assemble_rows, report_disagreement
 from lancefs.datafile.v2_1.joint_points import JointRows, plan_joint
+from lancefs.datafile.v2_1.kernel_choice import is_worthwhile
 from lancefs.datafile.v2_1.leaf_columns import leaves_below, leaves_of
-from lancefs.datafile.v2_1.point_plans import is_worthwhile
 from lancefs.datafile.v2_1.point_reader import PointReader
 from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.datafile.v2_1.small_files import (
-    KnownField,
     SmallFiles,
     SmallRows,
-    are_known,
+    SupportedField,
+    are_supported,
     decode_small,
-    known_fields,
+    supported_fields,
 )
-from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
+from lancefs.errors import (
+    CorruptFile,
+    LanceError,
+    MemoryLimitExceeded,
+    UnsupportedFeature,
+    locating,
+)
 from lancefs.storage import (
     Bytes,
     File,
@@ -86,7 +92,7 @@ def read_small(
     fields: Sequence[Field],
     holds: bool,
 ) -> SmallRows:
-    """Read rows of small local files, of those fields whose pages kernels know.
+    """Read rows of small local files, of those fields whose pages kernels support.
 
     Args:
         files: Each file, which is read as a whole; the rows that it should have; and ranges of its
@@ -101,10 +107,10 @@ def read_small(
         CorruptFile: A file is shorter than the manifest says.
         ReadFailed: A file was rewritten meanwhile, or cannot be read.
     """
-    known = known_fields(columns, fields)
-    if not known:
+    supported = supported_fields(columns, fields)
+    if not supported:
         return SmallRows({})
-    if len(known) < len(fields):
+    if len(supported) < len(fields):
         rows = sum(own for _, own, _ in files)
         if is_worthwhile(sum(count_rows(ranges) for *_, ranges in files), rows, rows):
             return SmallRows({})  # a few rows of all fields are read at once, see `read_together`
@@ -115,19 +121,21 @@ def read_small(
     of_files = np.array([own for _, own, _ in files], np.int64)
     are_whole = all(len(ranges) == 1 and ranges[0] == (0, own) for _, own, ranges in files)
     wanted = None if are_whole else [ranges for _, _, ranges in files]
-    return _decode_joined(data, sizes, of_files, wanted, known)
+    return _decode_joined(data, sizes, of_files, wanted, supported)
 
 
-def decode_whole(data: Bytes, sizes: Ints, rows: Ints, known: Sequence[KnownField]) -> SmallRows:
-    """Decode all rows of small files, of those fields whose pages kernels know.
+def decode_whole(
+    data: Bytes, sizes: Ints, rows: Ints, supported: Sequence[SupportedField]
+) -> SmallRows:
+    """Decode all rows of small files, of those fields whose pages kernels support.
 
     Args:
         data: The bytes of the files, one after the other.
         sizes: Bytes of each file.
         rows: Rows that each file should have.
-        known: The fields; see `known_fields`.
+        supported: The fields; see `supported_fields`.
     """
-    return _decode_joined(data, sizes, rows, None, known)
+    return _decode_joined(data, sizes, rows, None, supported)
 
 
 def _decode_joined(
@@ -135,22 +143,22 @@ def _decode_joined(
     sizes: Ints,
     rows: Ints,
     ranges: Sequence[Sequence[RowRange]] | None,
-    known: Sequence[KnownField],
+    supported: Sequence[SupportedField],
 ) -> SmallRows:
     ends = np.cumsum(sizes)
     bounds = np.stack((ends - sizes, ends), axis=1)
     files = SmallFiles(data, bounds, rows, ranges)
-    pages = find_pages(data, bounds, np.array([one.column for one in known], np.int64))
+    pages = find_pages(data, bounds, np.array([one.column for one in supported], np.int64))
     if pages is None:
         return SmallRows({})
     found = SmallRows({})
-    if are_known(pages.versions):
-        found = decode_small(files, known, pages.pages)
+    if are_supported(pages.versions):
+        found = decode_small(files, supported, pages.pages)
     elif ranges is None and tuple(pages.versions[0]) == _IS_2_0:
         from lancefs.datafile.v2_0 import small_files
 
-        if small_files.is_known(files, pages.versions):
-            found = small_files.decode_small(files, known, pages.pages)
+        if small_files.is_supported(files, pages.versions):
+            found = small_files.decode_small(files, supported, pages.pages)
     count_bytes(found.size)
     return found
 
@@ -165,21 +173,40 @@ def read_together(
     Args:
         files: Each file, its reader, and ranges of its rows, ascending and disjoint.
         fields: The fields, pruned to what each of the files holds.
-        refusal: The error of another decoder that refused these files; None if none did.
+        refusal: The error of another decoder that refused these files, of which it may have read
+            all rows; None if none did.
 
     Raises:
         CorruptFile: A file is damaged.
         UnsupportedFeature: A file uses something that this release does not read.
     """
     joint = _read_joint(files, fields)
-    known = [all(leaf.field.id in joint.leaves for leaf in leaves_below(field)) for field in fields]
-    rows = sum(count_rows(ranges) for _, _, ranges in files)
-    others = [field for field, is_known in zip(fields, known, strict=True) if not is_known]
-    left = iter(_read_others(files, others, refusal or joint.refusal) if others else ())
-    return [
-        assemble_rows(field, joint.leaves, rows) if is_known else next(left)
-        for field, is_known in zip(fields, known, strict=True)
+    are_read = [
+        all(leaf.field.id in joint.leaves for leaf in leaves_below(field)) for field in fields
     ]
+    rows = sum(count_rows(ranges) for _, _, ranges in files)
+    others = [field for field, is_read in zip(fields, are_read, strict=True) if not is_read]
+    left = iter(_read_others(files, others, joint.refusal) if others else ())
+    arrays = [
+        assemble_rows(field, joint.leaves, rows) if is_read else next(left)
+        for field, is_read in zip(fields, are_read, strict=True)
+    ]
+    if refusal is not None and _are_sound(files, fields):
+        report_disagreement(refusal.path or files[0][0].url, refusal)
+    return arrays
+
+
+def _are_sound(
+    files: Sequence[tuple[File, FieldReader, Sequence[RowRange]]], fields: Sequence[Field]
+) -> bool:
+    """Whether all rows of the files can be read, of which the given ones were read already."""
+    try:
+        whole = [(file, reader, [(0, reader.num_rows)]) for file, reader, _ in files]
+        if any(list(ranges) != rows for (*_, ranges), (*_, rows) in zip(files, whole, strict=True)):
+            _read_others(whole, fields, None)
+    except (LanceError, TooLarge):
+        return False
+    return True
 
 
 def mapped_fields(
@@ -220,7 +247,7 @@ def _read_joint(
             reader.check_levels(own, rows, of_file)
         return JointRows({}, error)
     except (MemoryLimitExceeded, UnsupportedFeature):
-        return JointRows({})  # the general way says where, if it cannot read the rows either
+        return JointRows({})  # page by page, the error says where, or there is none
     for file in opened:
         file.verify()
         file.looked_at(found.size // len(opened), found.places // len(opened))

@@ -96,7 +96,7 @@ class FieldSizes(NamedTuple):
 
 
 class RowSizes:
-    """The estimated bytes of ranges of rows; see `estimated`.
+    """The estimated bytes of ranges of rows; see `estimate_row_sizes`.
 
     Args:
         rows: Ascending rows at which the bytes of a row change, from 0 to the number of rows.
@@ -120,13 +120,13 @@ class RowSizes:
             doubt: Factor by which guessed bytes are reduced.
         """
         rows, before = self._borders, self._totals(doubt)
-        most = _interpolated(start, rows, before) + size
-        return int(_interpolated(most, before, rows)) - start
+        most = _interpolate(start, rows, before) + size
+        return int(_interpolate(most, before, rows)) - start
 
     def bytes_of(self, start: int, end: int) -> float:
         """Return the bytes of the rows from `start` to `end`, guessed bytes included."""
         rows, before = self._borders, self._estimated
-        return _interpolated(end, rows, before) - _interpolated(start, rows, before)
+        return _interpolate(end, rows, before) - _interpolate(start, rows, before)
 
     @cached_property
     def _borders(self) -> list[float]:
@@ -163,7 +163,7 @@ class RowSizes:
         )
 
 
-def _interpolated(x: float, xs: Sequence[float], ys: Sequence[float]) -> float:
+def _interpolate(x: float, xs: Sequence[float], ys: Sequence[float]) -> float:
     """Return `np.interp` of one number, which takes some 10 µs, and gives up the GIL for it."""
     place = bisect_right(xs, x)
     if place in (0, len(xs)):
@@ -180,7 +180,7 @@ def _join_totals(parts: Sequence[_Floats]) -> _Floats:
     return np.concatenate(joined)
 
 
-def estimated(fields: Sequence[FieldSizes], rows: int, most: int) -> RowSizes:
+def estimate_row_sizes(fields: Sequence[FieldSizes], rows: int, most: int) -> RowSizes:
     """Estimate the bytes of the rows of a file.
 
     Args:

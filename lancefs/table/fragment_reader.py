@@ -298,7 +298,7 @@ class FragmentReader:
         key = tuple(field.id for field in fields)
         known = self._row_sizes.get(key)
         if known is None:
-            from lancefs.datafile.row_sizes import FieldSizes, estimated
+            from lancefs.datafile.row_sizes import FieldSizes, estimate_row_sizes
             from lancefs.datafile.value_widths import has_variable_width, min_value_bytes
 
             fields = [stored(field) for field in fields]
@@ -319,7 +319,7 @@ class FragmentReader:
                     sizes.append(
                         FieldSizes(columns, min_value_bytes(part.storage_type), is_variable)
                     )
-            known = self._row_sizes[key] = estimated(sizes, self.physical_rows, file_bytes)
+            known = self._row_sizes[key] = estimate_row_sizes(sizes, self.physical_rows, file_bytes)
         return known
 
     @property

@@ -192,10 +192,10 @@ class FragmentRun:
             if not sample.physical_rows:
                 return None
             return sample.stored_row_sizes(fields).stretched(self.physical_rows)
-        from lancefs.datafile.row_sizes import RowSizes, estimated
+        from lancefs.datafile.row_sizes import RowSizes, estimate_row_sizes
 
         parts = [
-            own_sizes or estimated([], reader.physical_rows, 0)
+            own_sizes or estimate_row_sizes([], reader.physical_rows, 0)
             for own_sizes, reader in zip(sizes, self.readers, strict=True)
         ]
         return RowSizes.joined(parts)

@@ -19,7 +19,7 @@ from lancefs.datafile.buffers import empty
 from lancefs.datafile.data_file import decode_whole
 from lancefs.datafile.fields import Field
 from lancefs.datafile.row_ranges import filled, rows_of
-from lancefs.datafile.v2_1.small_files import KnownField, SmallRows, known_fields
+from lancefs.datafile.v2_1.small_files import SmallRows, SupportedField, supported_fields
 from lancefs.errors import CorruptFile
 from lancefs.storage import SMALL_FILE, Bytes
 from lancefs.table.base_paths import TableFiles
@@ -99,7 +99,7 @@ class PlainFiles(NamedTuple):
             LanceError: A file cannot be read.
         """
         missing = [field for field in fields if field.prune(self.columns) is None]
-        known = known_fields(self.columns, fields)
+        known = supported_fields(self.columns, fields)
         wanted = filled(ranges)
         if not known or len(known) + len(missing) < len(fields) or not wanted:
             return None
@@ -127,7 +127,7 @@ class PlainFiles(NamedTuple):
             arrays = {id: array.take(at) for id, array in arrays.items()}
         return SmallRows(arrays, found.refusal)
 
-    def _read_all(self, known: Sequence[KnownField], encoded: Collection[int]) -> _FoundColumns:
+    def _read_all(self, known: Sequence[SupportedField], encoded: Collection[int]) -> _FoundColumns:
         """Read all rows, but for columns that are kept, and keep what was read."""
         kept = self._cached_columns(known, encoded)
         left = [one for one in known if one.field.id not in kept.arrays]
@@ -152,7 +152,7 @@ class PlainFiles(NamedTuple):
         return self.ids.tobytes()
 
     def _cached_columns(
-        self, known: Sequence[KnownField], encoded: Collection[int]
+        self, known: Sequence[SupportedField], encoded: Collection[int]
     ) -> _FoundColumns:
         """Return those columns that are kept; none if a file is not the one that was read."""
         nothing = _FoundColumns({}, None, None, 0)
@@ -172,7 +172,7 @@ class PlainFiles(NamedTuple):
         return _FoundColumns(arrays, None, identities, 0)
 
     def _read_files(
-        self, known: Sequence[KnownField], encoded: Collection[int], which: slice
+        self, known: Sequence[SupportedField], encoded: Collection[int], which: slice
     ) -> _FoundColumns:
         """Read columns of some of the files, all rows of these."""
         data, identities = self._bytes_of(which)
@@ -208,7 +208,7 @@ def _are_same(found: Ints | None, known: Ints) -> bool:
     return found is not None and np.array_equal(found, known)
 
 
-def _key(known: KnownField, encoded: Collection[int]) -> ColumnForm:
+def _key(known: SupportedField, encoded: Collection[int]) -> ColumnForm:
     field = known.field
     return ColumnForm(field.id, field.storage_type, field.id in encoded)
 

@@ -130,7 +130,7 @@ def test_one_row_and_the_first_rows_are_read_by_kernels_too(
         by_kernels.clear()
         scanner = dataset.scanner(offset=start, limit=count)
         assert scanner.to_table().equals(table.slice(start, count))
-        # Many flat values in a row are read by a kernel of their own.
+        # Many contiguous flat values are read by a kernel of their own.
         assert by_kernels | {"flat"} == {*KINDS, "flat"}
         assert ("flat" in by_kernels) == (count < 256)
         assert scanner.stats.pages >= table.num_columns

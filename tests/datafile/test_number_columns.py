@@ -1,4 +1,4 @@
-"""Rows in a row of columns of numbers, read by one call of a kernel for all of them."""
+"""Contiguous rows of columns of numbers, read by one call of a kernel for all of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 import lancefs
-from lancefs.datafile.v2_1 import known_pages
+from lancefs.datafile.v2_1 import cached_pages
 from lancefs.datafile.v2_1.plain_columns import PlainColumns
 from lancefs.datafile.v2_1.point_reader import PointReader
 from lancefs.errors import CorruptFile
@@ -102,7 +102,7 @@ def test_all_columns_of_numbers_are_read_by_the_kernel(
 
 @pytest.mark.parametrize("first", [0, 3, 500_001])
 @pytest.mark.parametrize("count", [1, 9000, 300_007])
-def test_rows_in_a_row_of_numbers_are_those_that_were_written(
+def test_contiguous_rows_of_numbers_are_those_that_were_written(
     path: Path, data: pa.Table, first: int, count: int
 ) -> None:
     dataset = lancefs.open(path)
@@ -152,7 +152,7 @@ def test_rows_are_chosen_by_the_items_of_dictionaries(
 def test_dictionaries_of_pages_that_were_read_are_forgotten(
     path: Path, data: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known_pages, "_MAX_BYTES", 0)
+    monkeypatch.setattr(cached_pages, "_MAX_BYTES", 0)
     dataset = lancefs.open(path)
     for _ in range(2):
         batches = list(

@@ -18,9 +18,10 @@ import lancefs
 from lancefs.datafile.container import ColumnPages, Container
 from lancefs.datafile.logical_types import has_type
 from lancefs.datafile.outlines import outline_of
-from lancefs.datafile.v2_1 import assembly, point_plans, reader
+from lancefs.datafile.v2_1 import assembly, kernel_choice, reader
 from lancefs.datafile.v2_1.leaf_columns import LeafField
-from lancefs.datafile.v2_1.point_plans import LeafPlan, PointForm
+from lancefs.datafile.v2_1.page_plans import PointForm
+from lancefs.datafile.v2_1.point_plans import LeafPlan
 from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.errors import CorruptFile, LanceError
 from lancefs.storage import run
@@ -119,7 +120,7 @@ def test_taken_rows_are_those_of_the_whole_table(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_first_rows_and_rows_in_a_row_are_those_of_the_whole_table(
+def test_the_first_rows_and_contiguous_rows_are_those_of_the_whole_table(
     opened: dict[str, Any], version: str
 ) -> None:
     ours, _, whole = opened[version]
@@ -139,13 +140,13 @@ def test_a_stream_of_many_columns_has_the_rows_that_pylance_reads(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_rows_in_a_row_are_the_same_read_by_the_kernel_and_in_the_general_way(
+def test_contiguous_rows_are_the_same_read_by_the_kernel_and_page_by_page(
     written: dict[str, Path], version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = lancefs.open(written[version])
     by_kernel = dataset.to_table()
     calls = []
-    monkeypatch.setattr(point_plans, "_MIN_LEAVES", 1 << 30)
+    monkeypatch.setattr(kernel_choice, "_MIN_LEAVES", 1 << 30)
     monkeypatch.setattr(reader, "read_leaves", lambda *_: calls.append(1))
     assert dataset.to_table().equals(by_kernel)
     assert not calls

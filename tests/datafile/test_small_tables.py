@@ -1,4 +1,4 @@
-"""A table of few rows is read whole by the kernels of few rows, and in the general way alike."""
+"""A table of few rows is read whole by the kernels of few rows, and page by page alike."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lancefs
-from lancefs.datafile.v2_1 import joint_points, point_plans, reader
+from lancefs.datafile.v2_1 import joint_points, kernel_choice, reader
 from lancefs.datafile.v2_1.nested_points import FoundLeaves, read_leaves
 
 VERSIONS = ("2.1", "2.2", "2.3")
@@ -61,7 +61,7 @@ def by_kernels(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def read_both_ways(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[pa.Table]:
     found = []
     for few in (FEW, 0):
-        monkeypatch.setattr(point_plans, "_FEW_OF_ALL", few)
+        monkeypatch.setattr(kernel_choice, "_FEW_OF_ALL", few)
         found.append(lancefs.open(str(path)).to_table())
     return found
 
@@ -103,7 +103,7 @@ def test_deleted_and_filtered_rows_of_a_small_table_are_left_out(
     few, general = read_both_ways(path, monkeypatch)
     assert few.equals(general)
     assert few["number"].to_pylist() == [one for one in range(100) if one % 3]
-    monkeypatch.setattr(point_plans, "_FEW_OF_ALL", FEW)
+    monkeypatch.setattr(kernel_choice, "_FEW_OF_ALL", FEW)
     kept = lancefs.open(str(path)).to_table(filter="number >= 50 AND word = 'green'")
     assert kept["number"].to_pylist() == list(range(52, 100, 3))
 

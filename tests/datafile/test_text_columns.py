@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import lancefs
-from lancefs.datafile.v2_1 import known_pages, text_columns
+from lancefs.datafile.v2_1 import cached_pages, text_columns
 from lancefs.datafile.v2_1.plain_columns import PlainColumns
 from lancefs.errors import CorruptFile, MemoryLimitExceeded
 from lancefs.table.known_files import forget_known
@@ -92,7 +92,9 @@ def test_a_stream_of_one_sort_of_strings_has_all_rows(table: Path, sort: str) ->
 
 @pytest.mark.parametrize("first", [0, 1, 1023, 14_999, 29_000])
 @pytest.mark.parametrize("count", [257, 1000, 5000])
-def test_rows_in_a_row_of_strings_are_those_of_pylance(table: Path, first: int, count: int) -> None:
+def test_contiguous_rows_of_strings_are_those_of_pylance(
+    table: Path, first: int, count: int
+) -> None:
     expected = lance.dataset(table).to_table(offset=first, limit=count)
     found = lancefs.open(table).scanner(offset=first, limit=count).to_table()
     found.validate(full=True)
@@ -151,7 +153,7 @@ def test_long_strings_make_no_room_for_more_rows_that_may_be_short(
 def test_dictionaries_of_pages_that_were_read_are_forgotten(
     table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known_pages, "_MAX_BYTES", 0)
+    monkeypatch.setattr(cached_pages, "_MAX_BYTES", 0)
     dataset = lancefs.open(table)
     for _ in range(2):
         batches = list(dataset.to_batches(batch_size=4096))

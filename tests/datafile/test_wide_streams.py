@@ -59,7 +59,7 @@ def test_a_stream_of_a_wide_table_has_all_rows(table: Path, rows: int) -> None:
 
 @pytest.mark.parametrize("first", [0, 1, 1021, 1024, 20_005])
 @pytest.mark.parametrize("count", [15, 17, 1024, 5000])
-def test_rows_in_a_row_of_a_wide_table_are_those_of_pylance(
+def test_contiguous_rows_of_a_wide_table_are_those_of_pylance(
     table: Path, first: int, count: int
 ) -> None:
     expected = lance.dataset(table).to_table(offset=first, limit=count)
@@ -67,7 +67,7 @@ def test_rows_in_a_row_of_a_wide_table_are_those_of_pylance(
     assert scanner.to_table().equals(expected)
 
 
-def test_rows_taken_beside_rows_in_a_row_are_those_of_pylance(table: Path) -> None:
+def test_rows_taken_beside_contiguous_rows_are_those_of_pylance(table: Path) -> None:
     rows = [3, *range(1000, 1100), 2047, 2049, *range(30_000, 33_000, 7)]
     names = [f"c{number}" for number in range(1, COLUMNS, 2)]
     taken = lancefs.open(table).take(rows, columns=names)

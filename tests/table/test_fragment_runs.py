@@ -295,7 +295,7 @@ def test_columns_of_small_files_are_decoded_by_one_call(
 
 
 def test_small_files_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of fields that no kernel knows, the general way reads them; it finds what was read before.
+    """Of fields that no kernel supports, they are read page by page, from what was read before.
 
     Of the second file, the sizes of rows are estimated before.
     """

@@ -1,4 +1,4 @@
-"""Rows in a row of many columns of plain values, in one call.
+"""Contiguous rows of many columns of plain values, in one call.
 
 As in `points`, the chunk tables of pages are walked up to their ends. A table is looked at for
 every read, so that the tables of all pages are given as bytes of their own. The chunks are read

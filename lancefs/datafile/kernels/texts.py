@@ -1,4 +1,4 @@
-"""Rows in a row of many columns of strings, in one call.
+"""Contiguous rows of many columns of strings, in one call.
 
 What `plain` does for values of a fixed width, of plain strings, strings that are compressed with
 FSST, and indices into dictionaries. How many bytes strings have is known when they are decoded:

@@ -120,8 +120,8 @@ def _flat(encoding: pb.ArrayEncoding) -> _Flat | None:
     if kind != "flat" or encoding.flat.compression.scheme not in ("", "none"):
         return None
     bits = int(encoding.flat.bits_per_value)
-    is_known = bits == 1 or (0 < bits <= _MAX_BITS and bits % 8 == 0)
-    return _Flat(bits, encoding.flat.buffer, None) if is_known else None
+    is_supported = bits == 1 or (0 < bits <= _MAX_BITS and bits % 8 == 0)
+    return _Flat(bits, encoding.flat.buffer, None) if is_supported else None
 
 
 def _nullable(encoding: pb.Nullable) -> _Flat | None:
@@ -133,7 +133,7 @@ def _nullable(encoding: pb.Nullable) -> _Flat | None:
             validity = _flat(encoding.some_nulls.validity)
             if values is None or validity is None or values.validity is not None:
                 return None
-            is_known = validity.bits == 1 and validity.validity is None
-            return values._replace(validity=validity.values) if is_known else None
+            is_supported = validity.bits == 1 and validity.validity is None
+            return values._replace(validity=validity.values) if is_supported else None
         case _:
             return None

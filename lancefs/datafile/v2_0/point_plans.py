@@ -1,8 +1,8 @@
 """How a kernel reads a few rows of plain pages: a plan for each page (data files 2.0).
 
-See `v2_1.point_plans` for plans, and `plain_pages` for the pages. The general way asks for the byte
-ranges of each buffer of each page, which takes much longer than finding some rows in a file that is
-mapped anyway.
+See `v2_1.point_plans` for plans, and `plain_pages` for the pages. The page-by-page path asks
+for the byte ranges of each buffer of each page, which takes much longer than finding some rows in a
+file that is mapped anyway.
 """
 
 from __future__ import annotations
@@ -20,14 +20,8 @@ from lancefs.datafile.v2_0.descriptions import check_column, parse_form, parse_p
 from lancefs.datafile.v2_0.extents import MAX_ADJUSTMENT
 from lancefs.datafile.v2_0.plain_pages import DictionaryForm, PageForm, PlainForm
 from lancefs.datafile.v2_1.leaf_columns import LeafField
-from lancefs.datafile.v2_1.point_plans import (
-    CODED,
-    SPAN_BITS,
-    LeafPlan,
-    PagePart,
-    PointForm,
-    value_bits,
-)
+from lancefs.datafile.v2_1.page_plans import CODED, SPAN_BITS, PointForm, value_bits
+from lancefs.datafile.v2_1.point_plans import LeafPlan, PageDictionary
 from lancefs.storage import ByteRange
 
 _NOT_COMPRESSED = SymbolTable(np.zeros((256, 8), np.uint8), np.zeros(256, np.uint8), raw=True)
@@ -81,13 +75,15 @@ def plan_leaf(
 
 def _form_of(
     bits: int, symbols: Sequence[SymbolTable | None]
-) -> tuple[PointForm, Sequence[PagePart]]:
-    """Return what the kernel gives, and what else has to be known of each page."""
+) -> tuple[PointForm, Sequence[PageDictionary]]:
+    """Return what the kernel gives, and the symbols of each page; none where it needs none."""
     if bits:
         return PointForm.VALUES, ()
     if not any(symbols):
         return PointForm.STRINGS, ()
-    return PointForm.CODES, [PagePart(None, (0, 0), own or _NOT_COMPRESSED) for own in symbols]
+    return PointForm.CODES, [
+        PageDictionary(None, (0, 0), own or _NOT_COMPRESSED) for own in symbols
+    ]
 
 
 def _symbols_of(form: PageForm) -> SymbolTable | None:

@@ -33,10 +33,11 @@ from lancefs.datafile.v2_0.encodings import dictionary_overhead, read_bytes, rea
 from lancefs.datafile.v2_0.extents import Extents, join_extents
 from lancefs.datafile.v2_0.point_plans import plan_leaf
 from lancefs.datafile.v2_1.assembly import assemble_rows, report_disagreement
+from lancefs.datafile.v2_1.kernel_choice import MAX_ROWS
 from lancefs.datafile.v2_1.leaf_columns import LeafField, leaves_below
 from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
-from lancefs.datafile.v2_1.point_plans import MAX_ROWS, LeafPlan
-from lancefs.datafile.v2_1.point_reader import PointReader, Understood
+from lancefs.datafile.v2_1.point_plans import LeafPlan
+from lancefs.datafile.v2_1.point_reader import CachedMetadata, PointReader
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
 from lancefs.storage import Reads, SparseRanges, count_pages, together
 
@@ -48,7 +49,7 @@ class _FewRows(NamedTuple):
     """How a few rows of some fields are read.
 
     Attributes:
-        numbers: Positions of the fields whose pages kernels know.
+        numbers: Positions of the fields whose pages kernels support.
         plan: How these are read; None where there are none.
     """
 
@@ -56,8 +57,8 @@ class _FewRows(NamedTuple):
     plan: FilePlan | None
 
 
-class _UnderstoodArrays(Understood):
-    """What was understood of a data file.
+class _CachedArrayMetadata(CachedMetadata):
+    """What is cached of the metadata of a data file.
 
     Attributes:
         few: How a few rows of some fields are read.
@@ -73,13 +74,13 @@ class ArrayReader(PointReader):
 
     decodes_dictionaries = False
     reads_decimal64 = False
-    _understood: _UnderstoodArrays
+    _cached_metadata: _CachedArrayMetadata
 
     def __init__(
         self, container: Container, columns: Mapping[int, int], rows: int | None = None
     ) -> None:
         super().__init__(container, columns, rows)
-        self._understood = _UnderstoodArrays()
+        self._cached_metadata = _CachedArrayMetadata()
         # The last page that was read of each column, with its number: the next read may share its
         # decompressed buffers and dictionaries.
         self._latest_pages: dict[int, tuple[int, ArrayPage]] = {}
@@ -129,14 +130,14 @@ class ArrayReader(PointReader):
     def _read_few(
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
     ) -> Reads[tuple[dict[int, pa.Array], CorruptFile | None]]:
-        """Read a few rows of those fields whose pages kernels know.
+        """Read a few rows of those fields whose pages kernels support.
 
         Returns:
-            The rows of these fields, by their positions; none where the general way has to say
-            what is wrong, and the error of the kernel if it refused pages.
+            The rows of these fields, by their positions, none where they have to be read page by
+            page; and the error of the kernel if it refused pages.
         """
-        known = self._understood.few.find(fields)
-        numbers, plan = known[1] if known is not None else (yield from self._plan_few(fields))
+        cached = self._cached_metadata.few.find(fields)
+        numbers, plan = cached[1] if cached is not None else (yield from self._plan_few(fields))
         if plan is None:
             return {}, None
         (data,) = yield SparseRanges([plan.span])
@@ -168,7 +169,7 @@ class ArrayReader(PointReader):
                 numbers.append(number)
                 planned += plans
         few = _FewRows(numbers, self.file_plan(*zip(*planned, strict=True)) if planned else None)
-        self._understood.few.put(fields, few)
+        self._cached_metadata.few.put(fields, few)
         return few
 
     def _fitting_plan(self, leaf: LeafField) -> LeafPlan | None:

@@ -7,7 +7,6 @@ of a column in all of these files are decoded as one here: their buffers are joi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from lancefs.datafile.arrays import to_arrow
 from lancefs.datafile.blocks import FixedWidth, Ints, Mask, VariableWidth, offsets_of, typed
 from lancefs.datafile.buffers import check_size, join_bytes
 from lancefs.datafile.container import parse_description
+from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels import decode_fsst, gather
 from lancefs.datafile.kernels.footers import MAX_BUFFERS, FileColumn
 from lancefs.datafile.kernels.fsst import SymbolTable
@@ -26,7 +26,7 @@ from lancefs.datafile.v2_0.array_page import Slots, as_integers, as_unsigned
 from lancefs.datafile.v2_0.descriptions import check_column, parse_form
 from lancefs.datafile.v2_0.encodings import look_up
 from lancefs.datafile.v2_0.plain_pages import DictionaryForm, PageForm, PlainForm
-from lancefs.datafile.v2_1.small_files import KnownField, SmallFiles, SmallRows
+from lancefs.datafile.v2_1.small_files import SmallFiles, SmallRows, SupportedField
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature
 from lancefs.proto import encodings_v2_0_pb2 as pb
 from lancefs.storage import Bytes, count_pages
@@ -40,16 +40,16 @@ _TRIED_OUT = 8
 
 
 class _NotPlain(Exception):
-    """Pages are not plain, so that the general way reads them."""
+    """Pages are not plain, so that the page-by-page path reads them."""
 
 
 class _PlainPages(NamedTuple):
     """The plain pages of a column, one in each file.
 
     Attributes:
-        table: The pages; see `FileColumn`.
+        table: The pages; see `FileColumn`: int64, shape (pages, columns).
         forms: What the description of each page tells.
-        rows: The rows of each page.
+        rows: The number of rows of each page: int64, shape (pages,).
         data: The bytes of all files.
     """
 
@@ -78,12 +78,12 @@ class _PlainPages(NamedTuple):
         first = FileColumn.FIRST + 2 * index
         return self.table[:, first], self.table[:, first + 1]
 
-    def joined(self, buffer: pb.Buffer, sizes: Ints) -> Bytes:
+    def join(self, buffer: pb.Buffer, sizes: Ints) -> Bytes:
         """Return the first bytes of a buffer of all pages, one after the other.
 
         Args:
             buffer: The buffer.
-            sizes: Bytes of each page.
+            sizes: Bytes of each page: int64, shape (pages,).
 
         Raises:
             CorruptFile: A buffer is shorter.
@@ -94,12 +94,13 @@ class _PlainPages(NamedTuple):
         return gather(self.data, starts, starts + sizes)
 
 
-def is_known(files: SmallFiles, versions: Ints) -> bool:
+def is_supported(files: SmallFiles, versions: Ints) -> bool:
     """Return whether all files have the format 2.0, as it was in the end.
 
     Args:
         files: The files.
-        versions: The versions that their footers tell.
+        versions: Major and minor version of each file, as its footer tells: int64, shape (files,
+            2).
     """
     if not (versions == (0, 3)).all():
         return False
@@ -111,23 +112,46 @@ def is_known(files: SmallFiles, versions: Ints) -> bool:
     return bool((tables + _ENTRY * counts != sizes - _FOOTER - _TRIED_OUT).all())
 
 
-def decode_small(files: SmallFiles, known: Sequence[KnownField], tables: Ints) -> SmallRows:
+def decode_small(files: SmallFiles, supported: Sequence[SupportedField], tables: Ints) -> SmallRows:
     """Decode all rows of those fields whose pages are plain.
 
     Args:
         files: The files, with the same columns.
-        known: The fields; see `known_fields`.
-        tables: The page of each field in each file; see `FileColumn`.
+        supported: The fields; see `supported_fields`.
+        tables: The page of each field in each file; see `FileColumn`: int64, shape (fields, files,
+            columns).
     """
     arrays: dict[int, pa.Array] = {}
-    for (field, _, bits), table in zip(known, tables, strict=True):
-        # The general way says what is wrong, or reads fewer rows.
-        with suppress(CorruptFile, MemoryLimitExceeded, UnsupportedFeature, _NotPlain):
-            slots = [_slots_of(*part, bits) for part in _parts(table, files)]
-            parts = [to_arrow(one.values, field.storage_type, one.valid) for one in slots]
-            arrays[field.id] = join_arrays(parts, field.storage_type)
+    refusal: CorruptFile | None = None
+    for (field, _, bits), table in zip(supported, tables, strict=True):
+        try:
+            arrays[field.id] = _rows_of(field, bits, table, files)
+        except CorruptFile as error:
+            refusal = refusal or error
+        except (MemoryLimitExceeded, UnsupportedFeature, _NotPlain):
+            pass  # page by page, the error says where, or there is none
     count_pages(len(arrays) * len(files.rows))
-    return SmallRows(arrays, size=len(files.data))
+    return SmallRows(arrays, refusal, len(files.data))
+
+
+def _rows_of(field: Field, bits: int, table: Ints, files: SmallFiles) -> pa.Array:
+    """Decode all rows of a field.
+
+    Args:
+        field: The field.
+        bits: Bits of a value; 0 for strings.
+        table: The page of the field in each file: int64, shape (files, columns of `FileColumn`).
+        files: The files.
+
+    Raises:
+        CorruptFile: A page is damaged.
+        UnsupportedFeature: A description is of a kind that is not known.
+        MemoryLimitExceeded: The rows have too many bytes.
+        _NotPlain: A page is not plain.
+    """
+    slots = [_slots_of(*part, bits) for part in _parts(table, files)]
+    parts = [to_arrow(one.values, field.storage_type, one.valid) for one in slots]
+    return join_arrays(parts, field.storage_type)
 
 
 def _parts(table: Ints, files: SmallFiles) -> Iterator[tuple[_PlainPages, Sequence[PageForm]]]:
@@ -191,10 +215,10 @@ def _slots_of(pages: _PlainPages, forms: Sequence[PageForm], bits: int) -> Slots
     coded = [form for form in forms if isinstance(form, DictionaryForm)]
     if bits:
         raise _NotPlain("numbers with a dictionary")
-    return _looked_up(pages, coded)
+    return _look_up_strings(pages, coded)
 
 
-def _looked_up(pages: _PlainPages, forms: Sequence[DictionaryForm]) -> Slots:
+def _look_up_strings(pages: _PlainPages, forms: Sequence[DictionaryForm]) -> Slots:
     """Return strings out of the dictionaries of pages."""
     counts = np.array([form.num_items for form in forms], np.int64)
     items = _strings(pages._replace(forms=[form.items for form in forms], rows=counts))
@@ -213,14 +237,14 @@ def _values(pages: _PlainPages) -> Slots:
     valid = None if flat.validity is None else _bits(pages, flat.validity).view(np.bool_)
     if flat.bits == 1:
         return Slots(FixedWidth(1, _bits(pages, flat.values)), valid)
-    data = pages.joined(flat.values, pages.rows * (flat.bits // 8))
+    data = pages.join(flat.values, pages.rows * (flat.bits // 8))
     return Slots(FixedWidth(flat.bits, typed(data, flat.bits)), valid)
 
 
 def _bits(pages: _PlainPages, buffer: pb.Buffer) -> Bytes:
     """Return single bits, in a byte each."""
     sizes = (pages.rows + 7) // 8
-    bits = np.unpackbits(pages.joined(buffer, sizes), bitorder="little")
+    bits = np.unpackbits(pages.join(buffer, sizes), bitorder="little")
     skipped = 8 * (np.cumsum(sizes) - sizes) - (np.cumsum(pages.rows) - pages.rows)
     wanted: Bytes = bits[np.arange(int(pages.rows.sum())) + np.repeat(skipped, pages.rows)]
     return wanted
@@ -230,11 +254,11 @@ def _strings(pages: _PlainPages) -> Slots:
     """Return strings, of which pages store where they end."""
     form, rows = pages.form, pages.rows
     width = form.values.bits // 8
-    stored = typed(pages.joined(form.values.values, rows * width), form.values.bits)
+    stored = typed(pages.join(form.values.values, rows * width), form.values.bits)
     ends = as_integers(Slots(FixedWidth(form.values.bits, stored)), "the offsets of a page")
     if not len(ends):
         raise _NotPlain("pages without strings")
-    ends, valid = _without_adjustments(ends, pages)
+    ends, valid = _remove_adjustments(ends, pages)
     starts = np.zeros(len(ends), np.int64)
     starts[1:] = ends[:-1]
     lasts = np.cumsum(rows)
@@ -244,14 +268,14 @@ def _strings(pages: _PlainPages) -> Slots:
     check_size(int((ends - starts).sum()))
     assert form.text is not None  # as for all strings
     sizes = np.where(rows > 0, ends[np.maximum(lasts - 1, 0)], 0)
-    text = pages.joined(form.text, sizes)
+    text = pages.join(form.text, sizes)
     strings = VariableWidth(offsets_of(ends - starts), text)
     if form.symbols is not None:
-        strings = _spelled(strings, pages)
+        strings = _decode_symbols(strings, pages)
     return Slots(strings, valid)
 
 
-def _without_adjustments(ends: Ints, pages: _PlainPages) -> tuple[Ints, Mask | None]:
+def _remove_adjustments(ends: Ints, pages: _PlainPages) -> tuple[Ints, Mask | None]:
     """Return the ends of strings as they are, and which are valid; None where all are."""
     adjustments = [min(form.adjustment, _MAX_ADJUSTMENT) for form in pages.forms]
     adjustment = np.repeat(np.array(adjustments, np.int64), pages.rows)
@@ -261,15 +285,15 @@ def _without_adjustments(ends: Ints, pages: _PlainPages) -> tuple[Ints, Mask | N
     return np.where(is_null, ends - adjustment, ends), ~is_null
 
 
-def _spelled(codes: VariableWidth, pages: _PlainPages) -> VariableWidth:
+def _decode_symbols(codes: VariableWidth, pages: _PlainPages) -> VariableWidth:
     """Return strings that are compressed with FSST, with the symbols of each page."""
-    parts = list(_decoded(codes, pages))
+    parts = list(_decode_alike(codes, pages))
     lengths = np.concatenate([np.empty(0, np.int64), *(np.diff(offsets) for offsets, _ in parts)])
     text = join_bytes([data[: int(offsets[-1])] for offsets, data in parts])
     return VariableWidth(offsets_of(lengths), text)
 
 
-def _decoded(codes: VariableWidth, pages: _PlainPages) -> Iterator[tuple[Ints, Bytes]]:
+def _decode_alike(codes: VariableWidth, pages: _PlainPages) -> Iterator[tuple[Ints, Bytes]]:
     """Yield the strings of pages, those of pages with the same symbols together."""
     first = last = 0
     for symbols, some in groupby(zip(pages.forms, pages.rows.tolist(), strict=True), _symbols_of):

@@ -214,7 +214,7 @@ def _join(leaf: LeafField, groups: Sequence[PageGroup], data_type: pa.DataType) 
         with locating(group.leaf.url, f"{group.leaf.place}, page {group.number}"):
             rows = group.rows()
             innermost, *outer = rows.unravel()
-            block = _checked_values(rows.values, leaf.field, data_type, innermost)
+            block = _check_values(rows.values, leaf.field, data_type, innermost)
             if leaf.field.is_decimal64:
                 block = decimal64_block(block, data_type, innermost.validity)
             values.append(to_arrow(block, data_type, innermost.validity))
@@ -235,9 +235,7 @@ def _join(leaf: LeafField, groups: Sequence[PageGroup], data_type: pa.DataType) 
         return LeafRows(join_arrays(values, data_type), _by_field(leaf, joined))
 
 
-def _checked_values(
-    values: Block, field: Field, data_type: pa.DataType, layer: Unravelled
-) -> Block:
+def _check_values(values: Block, field: Field, data_type: pa.DataType, layer: Unravelled) -> Block:
     """Return the values of a page; of a page without values, check that its slots need none.
 
     Null slots and structs without members need no values. Releases from about 2 to 10 of pylance

@@ -1,7 +1,7 @@
 """A few rows of leaf columns in several local files, by one call of a kernel (2.0 and later).
 
 Rows that are drawn from a table lie in many fragments. The columns of all of them whose pages the
-kernel knows are read as one; see `points`.
+kernel supports are read as one; see `points`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from lancefs.datafile.blocks import Ints, RowRange
 from lancefs.datafile.row_ranges import rows_of
+from lancefs.datafile.v2_1.kernel_choice import MAX_ROWS, is_worthwhile
 from lancefs.datafile.v2_1.leaf_columns import LeafField, LeafRows
 from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
-from lancefs.datafile.v2_1.point_plans import MAX_ROWS, LeafPlan, is_worthwhile
+from lancefs.datafile.v2_1.point_plans import LeafPlan
 from lancefs.datafile.v2_1.point_reader import PointReader
 from lancefs.errors import CorruptFile
 from lancefs.storage import ByteRange, Bytes, count_pages
@@ -24,7 +25,8 @@ class JointRows(NamedTuple):
 
     Attributes:
         leaves: The rows of the leaves that the kernels could read, by field id.
-        refusal: The error of a kernel if it refused pages; the general way says what is damaged.
+        refusal: The error of a kernel if it refused pages; the page-by-page path says what is
+            damaged.
         size: Number of bytes that were looked at.
         places: Number of places where they are.
     """
@@ -40,7 +42,7 @@ class JointPlan(NamedTuple):
 
     Attributes:
         files: The plan of each file, with the same leaves.
-        rows: The wanted rows of each file.
+        rows: The wanted rows of each file: int64, shape (rows,), ascending and each once.
     """
 
     files: Sequence[FilePlan]
@@ -55,7 +57,7 @@ class JointPlan(NamedTuple):
         """Read the rows.
 
         Args:
-            data: The bytes of each file that are in its span.
+            data: The bytes of each file that are in its span: uint8, shape (bytes,).
 
         Raises:
             CorruptFile: A page is damaged.
@@ -70,7 +72,7 @@ class JointPlan(NamedTuple):
 def plan_joint(
     files: Sequence[tuple[PointReader, Sequence[RowRange]]], leaves: Sequence[LeafField]
 ) -> JointPlan | None:
-    """Plan how rows are read of those columns whose pages the kernel knows in all files.
+    """Plan how rows are read of those columns whose pages the kernel supports in all files.
 
     Args:
         files: The reader of each file, and ranges of its rows, ascending and disjoint.
@@ -100,10 +102,10 @@ def plan_joint(
     planned = [(leaf, plans) for leaf, plans in planned if leaf.top.id not in others]
     if not planned:
         return None
-    known = [leaf for leaf, _ in planned]
+    kept = [leaf for leaf, _ in planned]
     of_files = zip(*(plans for _, plans in planned), strict=True)
     pairs = zip(readers, of_files, strict=True)
-    return JointPlan([reader.file_plan(known, own) for reader, own in pairs], rows)
+    return JointPlan([reader.file_plan(kept, own) for reader, own in pairs], rows)
 
 
 def _are_worthwhile(plans: Sequence[LeafPlan], count: int) -> bool:

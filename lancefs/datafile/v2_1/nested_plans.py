@@ -22,19 +22,16 @@ from lancefs.datafile.kernels.points import POSITIONS, PageColumn, Stored
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.leaf_columns import LeafField
 from lancefs.datafile.v2_1.levels import Layer, visible_levels
-from lancefs.datafile.v2_1.point_plans import (
-    FEW_PAGES,
+from lancefs.datafile.v2_1.page_plans import (
     MAX_TABLE_BYTES,
-    LeafPlan,
-    LevelPlan,
-    PagePart,
     PointForm,
     description_of,
-    has_parts,
+    needs_dictionary,
     plan_values,
     stored_levels,
     value_bits,
 )
+from lancefs.datafile.v2_1.point_plans import FEW_PAGES, LeafPlan, LevelPlan, PageDictionary
 from lancefs.storage import ByteRange
 
 _IS_LIST = {
@@ -80,7 +77,8 @@ def plan_nested(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
         column: The pages of the leaf.
 
     Returns:
-        None where nothing is around the leaf, or where the kernel does not know one of its pages.
+        None where nothing is around the leaf, or where the kernel does not support one of its
+        pages.
 
     Raises:
         CorruptFile: The description of a page is damaged.
@@ -93,19 +91,29 @@ def plan_nested(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
     layers = _ITEM, *(_LIST if is_list else _ITEM for is_list in kinds)
     if sum(layer.levels for layer in layers) >= MAX_MEANINGS:
         return None
-    known = (_plan_few if len(column.pages) <= FEW_PAGES else _plan)(column, bits, layers)
-    if known is None:
+    described = (_plan_few if len(column.pages) <= FEW_PAGES else _plan)(column, bits, layers)
+    if described is None:
         return None
-    parts = []
-    if has_parts(known.form[0]):
-        items = known.pages[:, PageColumn.ITEMS : PageColumn.ITEMS_END + 1].tolist()
-        pairs = zip(known.descriptions, items, strict=True)
-        parts = [PagePart(description, (start, end)) for description, (start, end) in pairs]
-    is_defined = bool(known.levels[:, LevelColumn.DEF].any())
-    values = int(known.levels[:, LevelColumn.VALUES].sum())
-    levels = LevelPlan(known.levels, layers, any(kinds), is_defined, values)
+    dictionaries = []
+    if needs_dictionary(described.form[0]):
+        items = described.pages[:, PageColumn.ITEMS : PageColumn.ITEMS_END + 1].tolist()
+        pairs = zip(described.descriptions, items, strict=True)
+        dictionaries = [
+            PageDictionary(description, (start, end)) for description, (start, end) in pairs
+        ]
+    is_defined = bool(described.levels[:, LevelColumn.DEF].any())
+    values = int(described.levels[:, LevelColumn.VALUES].sum())
+    levels = LevelPlan(described.levels, layers, any(kinds), is_defined, values)
     rows = column.first_rows[-1]
-    plan = known.pages, parts, field.storage_type, *known.form, False, rows, known.span
+    plan = (
+        described.pages,
+        dictionaries,
+        field.storage_type,
+        *described.form,
+        False,
+        rows,
+        described.span,
+    )
     return LeafPlan(*plan, levels=levels)
 
 
@@ -153,7 +161,7 @@ def _other_buffers(description: MiniBlock, page: Page) -> tuple[ByteRange, ByteR
 
 @lru_cache(maxsize=256)  # pages of equal descriptions share one object
 def _plan_page(description: MiniBlock, bits: int, layers: tuple[Layer, ...]) -> _StoredPage | None:
-    """Return what a description tells; None where the kernel does not know such pages."""
+    """Return what a description tells; None where the kernel does not support such pages."""
     own, values = description.layers, plan_values(description, bits)
     if values is None or [one.is_list for one in own] != [one.is_list for one in layers]:
         return None
@@ -173,7 +181,7 @@ def _plan_page(description: MiniBlock, bits: int, layers: tuple[Layer, ...]) -> 
     stride = int(layout.repetition_index_depth) + 1
     if not 2 <= stride < MAX_MEANINGS and description.has_rep:
         return None
-    said = description.top, shown, highest, _packed(meanings)
+    said = description.top, shown, highest, _pack(meanings)
     return _StoredPage((values.form, values.bits), stored, (stride, *rep, *defined, *said))
 
 
@@ -189,7 +197,7 @@ def _meanings(own: Sequence[Layer], layers: Sequence[Layer]) -> list[int]:
     return meanings
 
 
-def _packed(meanings: Sequence[int]) -> int:
+def _pack(meanings: Sequence[int]) -> int:
     """Return levels as the bits of a signed number, four for each from the lowest on."""
     bits = sum(level << (4 * number) for number, level in enumerate(meanings))
     return bits - (1 << 64) if bits >> 63 else bits

@@ -17,9 +17,10 @@ from lancefs.datafile.buffers import check_size
 from lancefs.datafile.kernels import take_levels
 from lancefs.datafile.kernels.levels import LEVEL_POSITIONS, LevelColumn, TakenLevels
 from lancefs.datafile.kernels.points import POSITIONS, PageColumn, rows_by_page
+from lancefs.datafile.v2_1.kernel_choice import is_worthwhile
 from lancefs.datafile.v2_1.leaf_columns import LeafField, LeafRows
 from lancefs.datafile.v2_1.levels import DecodedPage, Unravelled
-from lancefs.datafile.v2_1.point_plans import LeafPlan, LevelPlan, PlanTable, is_worthwhile
+from lancefs.datafile.v2_1.point_plans import LeafPlan, LevelPlan, PlanTable
 from lancefs.datafile.v2_1.points import (
     PointSource,
     Reading,
@@ -46,9 +47,9 @@ class FilePlan:
     """
 
     def __init__(self, leaves: Sequence[LeafField], plans: Sequence[LeafPlan]) -> None:
-        known = list(zip(leaves, plans, strict=True))
-        flat = [(leaf, plan) for leaf, plan in known if plan.levels is None]
-        nested = [(leaf, plan) for leaf, plan in known if plan.levels is not None]
+        planned = list(zip(leaves, plans, strict=True))
+        flat = [(leaf, plan) for leaf, plan in planned if plan.levels is None]
+        nested = [(leaf, plan) for leaf, plan in planned if plan.levels is not None]
         self.leaves = [leaf for leaf, _ in (*flat, *nested)]
         self.table = PlanTable([plan for _, plan in (*flat, *nested)])
         self.flat = len(flat)
@@ -101,8 +102,8 @@ def read_leaves(
     Args:
         plans: The plan of each file. The leaves are the same; the plans of a leaf have the same
             type and form in all files, and all of them have levels or none has.
-        rows: The rows of each file, ascending and each once.
-        data: The bytes of each file that are in the span of its plan.
+        rows: The rows of each file: int64, shape (rows,), ascending and each once.
+        data: The bytes of each file that are in the span of its plan: uint8, shape (bytes,).
 
     Returns:
         The rows of the files, one after the other.
@@ -123,9 +124,9 @@ def read_leaves(
         pairs = zip(first.leaves, points.arrays, strict=True)
         found = {leaf.field.id: LeafRows.in_valid_structs(leaf, values) for leaf, values in pairs}
         return FoundLeaves(found, points.size, points.places)
-    taken, levels = _taken_levels(plans, reading)
+    taken, levels = _take_levels(plans, reading)
     count, nested = len(reading.rows), first.leaves[first.flat :]
-    layers = _unravelled(_level_plans(plans), taken, count)
+    layers = _unravel(_level_plans(plans), taken, count)
     values = taken.counts[:, 1]
     check_size(int(values @ first.table.bits[first.flat :]) // 8)
     points = read_values(_by_value(reading, first, taken, levels, layers))
@@ -144,7 +145,7 @@ def check_levels_of(
 ) -> None:
     """Check the levels of rows that `read_leaves` refused, page by page.
 
-    The general way reads small pages whole, and would not look at their repetition index.
+    The page-by-page path reads small pages whole, and would not look at their repetition index.
 
     Args:
         plan: The plan of a file.
@@ -168,7 +169,7 @@ def check_levels_of(
                 take_levels([data], *of_page, some)
 
 
-def _taken_levels(plans: Sequence[FilePlan], reading: Reading) -> tuple[TakenLevels, Ints]:
+def _take_levels(plans: Sequence[FilePlan], reading: Reading) -> tuple[TakenLevels, Ints]:
     """Return the levels of the rows of leaves that have some, and how those of pages are stored."""
     flat, counts = plans[0].flat, reading.counts
     levels = _levels_of(plans, reading)
@@ -225,8 +226,8 @@ def _firsts(values: Ints, pages: Ints) -> Ints:
     """Return the position of the first value of each page among those of its leaf.
 
     Args:
-        values: Number of values of each page, leaf by leaf.
-        pages: Number of pages of each leaf.
+        values: Number of values of each page, leaf by leaf: int64, shape (pages,).
+        pages: Number of pages of each leaf: int64, shape (leaves,).
     """
     before = np.cumsum(values) - values
     firsts: Ints = before - np.repeat(before[np.cumsum(pages) - pages], pages)
@@ -243,9 +244,7 @@ def _level_plans(plans: Sequence[FilePlan]) -> Sequence[LevelPlan]:
     ]
 
 
-def _unravelled(
-    plans: Sequence[LevelPlan], taken: TakenLevels, rows: int
-) -> list[list[Unravelled]]:
+def _unravel(plans: Sequence[LevelPlan], taken: TakenLevels, rows: int) -> list[list[Unravelled]]:
     """Return the layers of each leaf, innermost first."""
     found, first = [], 0
     for plan, (items, values) in zip(plans, taken.counts.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""Rows in a row of many columns of numbers of a local file (data files 2.1 and later).
+"""Contiguous rows of many columns of numbers of a local file (data files 2.1 and later).
 
 The part of `PlainColumns` that reads numbers and other values of a fixed width: plain ones, packed
 ones, and indices into dictionaries of pages. Dictionaries are decoded once rows of their pages are
@@ -22,9 +22,10 @@ from lancefs.datafile.dictionary_chunks import unify_chunks
 from lancefs.datafile.kernels import read_plain
 from lancefs.datafile.kernels.plain import ItemParts
 from lancefs.datafile.kernels.points import LeafColumn, PageColumn
-from lancefs.datafile.v2_1.known_pages import KnownPages, PlainSource, ReadOtherwise
-from lancefs.datafile.v2_1.point_plans import DECIMAL64_BITS, LeafPlan, PointForm, value_bits
-from lancefs.datafile.v2_1.points import Points, in_groups, leaf_memory
+from lancefs.datafile.v2_1.cached_pages import CachedPages, PlainSource, ReadOtherwise
+from lancefs.datafile.v2_1.page_plans import DECIMAL64_BITS, PointForm, value_bits
+from lancefs.datafile.v2_1.point_plans import LeafPlan
+from lancefs.datafile.v2_1.points import KernelResult, in_groups, leaf_memory
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.storage import Bytes
 
@@ -86,7 +87,7 @@ class NumberColumns:
         """Bytes of the dictionaries that are kept."""
         return self._items.cost
 
-    def read(self, source: PlainSource, rows: tuple[int, int]) -> Points:
+    def read(self, source: PlainSource, rows: tuple[int, int]) -> KernelResult:
         """Read rows of the columns.
 
         Args:
@@ -96,11 +97,11 @@ class NumberColumns:
         Raises:
             CorruptFile: A page is damaged.
             UnsupportedFeature: A dictionary is of a kind that is not known.
-            ReadOtherwise: A dictionary has something that only the general way takes.
+            ReadOtherwise: A dictionary has something that only the page-by-page path takes.
             MemoryLimitExceeded: The rows have too many bytes; see `reserve`.
         """
         count = rows[1] - rows[0]
-        items, layout = self._items.parts_of(source.data, rows), self._laid_out(count)
+        items, layout = self._items.parts_of(source.data, rows), self._find_layout(count)
         reserve(sum(layout.sizes), self._stored)
         memories, numbers = read_plain(*source, items, layout.leaves, rows, layout.sizes)
         *nulls, size, places = numbers.tolist()
@@ -115,19 +116,22 @@ class NumberColumns:
             kind = data_type.index_type if is_dictionary else data_type
             array = make(kind, count, [valid, buffer.slice(at, length)], null)
             if is_dictionary:
-                joined, is_ordered = self._items.joined(leaf, source.data), data_type.ordered
+                joined, is_ordered = (
+                    self._items.join_dictionaries(leaf, source.data),
+                    data_type.ordered,
+                )
                 array = pa.DictionaryArray.from_arrays(
                     array, joined.items, ordered=is_ordered, safe=False
                 )
             arrays.append(array)
-        return Points(arrays, size, places)
+        return KernelResult(arrays, size, places)
 
-    def _laid_out(self, count: int) -> _Layout:
+    def _find_layout(self, count: int) -> _Layout:
         """Return where so many rows of each column are written; the last one is kept."""
-        known = self._layout
-        if known is None or known[0] != count:
-            known = self._layout = count, self._lay_out(count)
-        return known[1]
+        cached = self._layout
+        if cached is None or cached[0] != count:
+            cached = self._layout = count, self._lay_out(count)
+        return cached[1]
 
     def _lay_out(self, count: int) -> _Layout:
         parts, sizes, columns = list[Ints](), list[int](), []
@@ -170,7 +174,7 @@ class _Joined(NamedTuple):
     places: Sequence[Array]
 
 
-class _NumberPages(KnownPages[Array]):
+class _NumberPages(CachedPages[Array]):
     """Dictionaries of pages of numbers, or the places of their items in a joined one.
 
     Args:
@@ -188,13 +192,13 @@ class _NumberPages(KnownPages[Array]):
         return super().cost + sum([int(one.items.nbytes) for one in list(self._joined.values())])
 
     def read_part(self, page: int, data: Bytes) -> Array | None:
-        """Return what the indices of a page are looked up in; see `KnownPages`."""
+        """Return what the indices of a page are looked up in; see `CachedPages`."""
         leaf, number = self._places[page]
         plan = self._plans[leaf]
         if plan.form is PointForm.VALUES:
             return None
         if is_coded(plan.data_type):
-            return self.joined(leaf, data).places[number]
+            return self.join_dictionaries(leaf, data).places[number]
         block, bits = self._block(page, data), value_bits(plan.data_type)
         is_decimal64 = pa.types.is_decimal(plan.data_type) and bits == DECIMAL64_BITS
         if isinstance(block, FixedWidth):
@@ -206,10 +210,10 @@ class _NumberPages(KnownPages[Array]):
         raise CorruptFile(f"a dictionary of other values than {plan.data_type}")
 
     def bytes_of(self, part: Array) -> int:
-        """Return how many bytes are kept of a page."""
+        """Return how many bytes a part takes."""
         return int(part.nbytes)
 
-    def joined(self, leaf: int, data: Bytes) -> _Joined:
+    def join_dictionaries(self, leaf: int, data: Bytes) -> _Joined:
         """Return the dictionaries of the pages of a column, joined.
 
         Args:
@@ -219,22 +223,22 @@ class _NumberPages(KnownPages[Array]):
         Raises:
             ReadOtherwise: One of them cannot be read.
         """
-        known = self._joined.get(leaf)
-        if known is None:
+        cached = self._joined.get(leaf)
+        if cached is None:
             kind = self._plans[leaf].data_type.value_type
             own = [page for page, (of, _) in enumerate(self._places) if of == leaf]
             try:
                 parts = [to_arrow(self._block(page, data), kind, None) for page in own]
             except (CorruptFile, UnsupportedFeature) as error:  # of a page that may not be wanted
                 raise ReadOtherwise from error
-            known = self._joined[leaf] = _join(parts)
-        return known
+            cached = self._joined[leaf] = _join(parts)
+        return cached
 
     def _block(self, page: int, data: Bytes) -> Block:
         """Decode the dictionary of a page."""
         leaf, number = self._places[page]
         start, end = self._pages[page, PageColumn.ITEMS : PageColumn.ITEM_COUNT].tolist()
-        return self._plans[leaf].parts[number].block(data[start:end])
+        return self._plans[leaf].dictionaries[number].block(data[start:end])
 
 
 # Floats are joined by their bits: Arrow takes 0 and -0 for one item.

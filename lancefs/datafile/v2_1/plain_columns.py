@@ -1,4 +1,4 @@
-"""Rows in a row of columns of a local file (data files 2.1 and later).
+"""Contiguous rows of columns of a local file (data files 2.1 and later).
 
 What Python does for a column takes longer than to decode a few rows of it, and no other thread can
 decode meanwhile. What is needed for that is therefore put together once for a file; a batch costs a
@@ -18,11 +18,11 @@ from lancefs.datafile.blocks import Ints
 from lancefs.datafile.buffers import join_bytes
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels.points import POSITIONS, PageColumn, Stored
-from lancefs.datafile.v2_1.known_pages import PlainSource
+from lancefs.datafile.v2_1.cached_pages import PlainSource
 from lancefs.datafile.v2_1.leaf_columns import LeafField
 from lancefs.datafile.v2_1.number_columns import NumberColumns, are_read_as_numbers
 from lancefs.datafile.v2_1.point_plans import LeafPlan, PlanTable
-from lancefs.datafile.v2_1.points import Points
+from lancefs.datafile.v2_1.points import KernelResult
 from lancefs.datafile.v2_1.text_columns import TextColumns
 from lancefs.storage import ByteRange, Bytes
 
@@ -73,7 +73,7 @@ class PlainColumns:
                 part = make([plan for _, plan in group], self._pages[own], stored)
                 self._parts.append((part, own))
 
-    def read(self, data: Bytes, descriptor: int, rows: tuple[int, int]) -> Points:
+    def read(self, data: Bytes, descriptor: int, rows: tuple[int, int]) -> KernelResult:
         """Read rows of the leaves.
 
         Args:
@@ -84,7 +84,7 @@ class PlainColumns:
         Raises:
             CorruptFile: A page is damaged.
             UnsupportedFeature: A dictionary is of a kind that is not known.
-            ReadOtherwise: A dictionary has something that only the general way takes.
+            ReadOtherwise: A dictionary has something that only the page-by-page path takes.
             TooLarge: The rows have too many bytes, and fewer may be read; see `reserve`.
             MemoryLimitExceeded: They have too many bytes.
         """
@@ -95,7 +95,9 @@ class PlainColumns:
             for part, own in self._parts
         ]
         arrays = [array for one in found for array in one.arrays]
-        return Points(arrays, sum([one.size for one in found]), sum([one.places for one in found]))
+        return KernelResult(
+            arrays, sum([one.size for one in found]), sum([one.places for one in found])
+        )
 
     @property
     def cost(self) -> int:

@@ -15,15 +15,15 @@ from lancefs.datafile.fields import Field
 from lancefs.datafile.v2_1.leaf_columns import LeafField
 from lancefs.datafile.v2_1.nested_points import FilePlan, check_levels_of
 from lancefs.datafile.v2_1.point_plans import LeafPlan
-from lancefs.errors import CorruptFile, UnsupportedFeature
+from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature
 from lancefs.storage import Bytes
 
 # Groups of leaves whose plans are kept as one: streams and views read some columns at a time.
 _MAX_PLANS = 16
 
 
-class Understood:
-    """What was understood of a data file, and nothing that its memory is needed for.
+class CachedMetadata:
+    """What is cached of the metadata of a data file, and nothing that its memory is needed for.
 
     Attributes:
         plans: How kernels read columns, by column and whether it may be nested.
@@ -37,8 +37,10 @@ class Understood:
     @property
     def cached_bytes(self) -> int:
         """Bytes of what is kept of pages, beside the metadata of columns."""
-        plans = [plan for _, plan in list(self.plans.values()) if plan is not None and plan.parts]
-        return sum([part.cached_bytes for plan in plans for part in plan.parts])
+        plans = [
+            plan for _, plan in list(self.plans.values()) if plan is not None and plan.dictionaries
+        ]
+        return sum([page.cached_bytes for plan in plans for page in plan.dictionaries])
 
 
 class PointReader(FieldReader):
@@ -56,22 +58,22 @@ class PointReader(FieldReader):
         self.container = container
         self.columns = columns
         self._expected_rows = rows
-        self._understood = Understood()
+        self._cached_metadata = CachedMetadata()
 
     def of(self, container: Container) -> Self:
-        """Return a reader of a file with the same bytes, which shares what was understood of them.
+        """Return a reader of a file with the same bytes, which shares what is cached of them.
 
         Args:
             container: The file, from `Container.of`; the memory of the other one is not used.
         """
         reader = type(self)(container, self.columns, self._expected_rows)
-        reader._understood = self._understood
+        reader._cached_metadata = self._cached_metadata
         return reader
 
     @property
     def cached_bytes(self) -> int:
         """Bytes of what is kept of pages, beside the metadata of columns."""
-        return self._understood.cached_bytes
+        return self._cached_metadata.cached_bytes
 
     def plan(self, leaf: LeafField, is_nested: bool) -> LeafPlan | None:
         """Return how kernels read a leaf, whose column is loaded.
@@ -84,12 +86,12 @@ class PointReader(FieldReader):
             None where the leaf is not read in this way.
         """
         field, key = leaf.field, (self.columns[leaf.field.id], is_nested)
-        known, plan = self._understood.plans.get(key, (None, None))
-        if known is not field:
+        cached, plan = self._cached_metadata.plans.get(key, (None, None))
+        if cached is not field:
             plan = None
             with suppress(CorruptFile, UnsupportedFeature):  # in a page that may not be wanted
                 plan = self._make_plan(leaf, is_nested)
-            self._understood.plans[key] = field, plan
+            self._cached_metadata.plans[key] = field, plan
         return plan
 
     @abstractmethod
@@ -107,13 +109,14 @@ class PointReader(FieldReader):
 
     def check_levels(self, plan: FilePlan, rows: Ints, data: Bytes) -> None:
         """Check the levels of rows that kernels refused; see `check_levels_of`."""
-        check_levels_of(plan, rows, data, self.container.file.url, self.columns)
+        with suppress(MemoryLimitExceeded):  # page by page, the error says where
+            check_levels_of(plan, rows, data, self.container.file.url, self.columns)
 
     def file_plan(self, leaves: Sequence[LeafField], plans: Sequence[LeafPlan]) -> FilePlan:
         """Return plans of leaves as one, which is kept for the next read."""
-        for known in tuple(self._understood.file_plans):
-            if known.is_of(plans):
-                return known
+        for cached in tuple(self._cached_metadata.file_plans):
+            if cached.is_of(plans):
+                return cached
         made = FilePlan(leaves, plans)
-        self._understood.file_plans.append(made)
+        self._cached_metadata.file_plans.append(made)
         return made

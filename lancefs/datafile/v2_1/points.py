@@ -1,7 +1,7 @@
 """A few rows of many leaf columns, read in one call of a kernel (data files 2.1 and later).
 
-Reading a page in the general way takes some time in Python, however few of its rows are wanted. The
-kernel finds the values at the same rows of all pages of many leaves, also in several files, by
+The page-by-page path takes some time in Python for each page, however few of its rows are wanted.
+The kernel finds the values at the same rows of all pages of many leaves, also in several files, by
 their plans (`point_plans`). Strings are found as places in the files and joined by another call;
 FSST codes and the indices into compressed dictionaries are decoded page by page.
 """
@@ -30,13 +30,8 @@ from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.encodings.dictionary import PageDictionaries, look_up
 from lancefs.datafile.v2_1.encodings.registry import Chunked
-from lancefs.datafile.v2_1.point_plans import (
-    LeafMemory,
-    LeafPlan,
-    PagePart,
-    PlanTable,
-    PointForm,
-)
+from lancefs.datafile.v2_1.page_plans import PointForm
+from lancefs.datafile.v2_1.point_plans import LeafMemory, LeafPlan, PageDictionary, PlanTable
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
@@ -52,8 +47,8 @@ class PointSource(NamedTuple):
 
     Attributes:
         table: The plans of the leaves.
-        rows: The rows, ascending and each once, within the leaves.
-        data: Bytes of the file that hold the pages.
+        rows: The rows, within the leaves: int64, shape (rows,), ascending and each once.
+        data: Bytes of the file that hold the pages: uint8, shape (bytes,).
         start: Where the bytes begin in the file.
     """
 
@@ -63,8 +58,8 @@ class PointSource(NamedTuple):
     start: int
 
 
-class Points(NamedTuple):
-    """The values of leaves at some rows.
+class KernelResult(NamedTuple):
+    """The values of leaves at some rows, as one or more calls of kernels found them.
 
     Attributes:
         arrays: The values of each leaf.
@@ -131,11 +126,14 @@ class Reading(NamedTuple):
     Attributes:
         sources: The files, with the same leaves in the same order.
         pieces: The bytes of each file.
-        pages: The pages of the leaves, leaf by leaf; see `PageColumn`.
-        counts: Number of pages of each leaf.
-        has_levels: For each leaf, whether a page of it has definition levels to be read.
-        rows: Rows to read.
-        wanted: The first and the number of the rows of each leaf among these, of shape (leaves, 2).
+        pages: The pages of the leaves, leaf by leaf; see `PageColumn`: int64, shape (pages,
+            columns).
+        counts: Number of pages of each leaf: int64, shape (leaves,).
+        has_levels: For each leaf, whether a page of it has definition levels to be read: bool,
+            shape (leaves,).
+        rows: Rows to read: int64, shape (rows,).
+        wanted: The first and the number of the rows of each leaf among these: int64, shape (leaves,
+            2).
         valid: For each of the last leaves, which of its values are valid, or None where all are;
             the levels of the pages tell it of the leaves before them.
     """
@@ -195,11 +193,11 @@ class Reading(NamedTuple):
         """The plans of the leaves, in the first file."""
         return self.sources[0].table.plans
 
-    def parts(self, leaf: int) -> Iterator[tuple[PagePart, PointSource]]:
-        """Yield what else is known of the pages of a leaf, with the file of each."""
+    def dictionaries(self, leaf: int) -> Iterator[tuple[PageDictionary, PointSource]]:
+        """Yield the dictionaries, or the symbols, of the pages of a leaf, with the file of each."""
         for source in self.sources:
-            for part in source.table.plans[leaf].parts:
-                yield part, source
+            for dictionary in source.table.plans[leaf].dictionaries:
+                yield dictionary, source
 
 
 def same_rows(leaves: int, rows: int) -> Ints:
@@ -213,8 +211,8 @@ def in_leaves(counts: Sequence[Ints], parts: Sequence[Ints]) -> Ints:
     """Join what there is of each page of files; return it leaf by leaf, and file by file in a leaf.
 
     Args:
-        counts: Number of pages of each leaf, in each file.
-        parts: A row for each page of each file.
+        counts: Of each file, the number of pages of each leaf: int64, shape (leaves,).
+        parts: Of each file, a row for each page: int64, shape (pages, columns).
     """
     if len(parts) == 1:
         return parts[0]
@@ -225,7 +223,7 @@ def in_leaves(counts: Sequence[Ints], parts: Sequence[Ints]) -> Ints:
     return joined
 
 
-def read_points(sources: Sequence[PointSource]) -> Points:
+def read_points(sources: Sequence[PointSource]) -> KernelResult:
     """Read the values of leaves at the same rows.
 
     Args:
@@ -242,20 +240,20 @@ def read_points(sources: Sequence[PointSource]) -> Points:
     return read_values(Reading.of(sources))
 
 
-def read_values(reading: Reading) -> Points:
+def read_values(reading: Reading) -> KernelResult:
     """Read the values of leaves, each at rows of its own; see `read_points`."""
     groups = in_groups(reading.sources[0].table.bits, reading.wanted[:, 1])
     joint = [_read_some(reading, leaves) for leaves in groups]
     arrays = [array for points in joint for array in points.arrays]
-    return Points(arrays, sum(one.size for one in joint), sum(one.places for one in joint))
+    return KernelResult(arrays, sum(one.size for one in joint), sum(one.places for one in joint))
 
 
 def in_groups(bits: Ints, counts: Ints) -> Iterator[range]:
     """Yield the positions of leaves that are read in one call, which share memory.
 
     Args:
-        bits: Bits of each value that is given of each leaf.
-        counts: Number of wanted rows of each leaf.
+        bits: Bits of each value that is given of each leaf: int64, shape (leaves,).
+        counts: Number of wanted rows of each leaf: int64, shape (leaves,).
     """
     first, size = 0, 0
     for number, own in enumerate((counts * bits // 8).tolist()):
@@ -272,10 +270,11 @@ def leaf_memory(
     """Lay out the memory of some leaves: the values of each, and their validity behind them.
 
     Args:
-        pages: Number of pages of each of all leaves.
-        bits: Bits of a value of each.
-        has_levels: For each, whether a page of it has definition levels to be read.
-        wanted: The first and the number of the wanted rows of each, of shape (leaves, 2).
+        pages: Number of pages of each of all leaves: int64, shape (all leaves,).
+        bits: Bits of a value of each: int64, shape (all leaves,).
+        has_levels: For each, whether a page of it has definition levels to be read: bool, shape
+            (all leaves,).
+        wanted: The first and the number of the wanted rows of each: int64, shape (all leaves, 2).
         leaves: The positions of the leaves that share memory.
     """
     some = slice(leaves.start, leaves.stop)
@@ -309,9 +308,9 @@ def _memory(reading: Reading, leaves: range) -> LeafMemory:
     return memory
 
 
-def _read_some(reading: Reading, leaves: range) -> Points:
+def _read_some(reading: Reading, leaves: range) -> KernelResult:
     out, found, size, places = _take(reading, leaves)
-    texts = iter(_joined(out, found, reading))
+    texts = iter(_join_strings(out, found, reading))
     arrays = []
     for leaf, one in zip(leaves, found, strict=True):
         match one.plan.form:
@@ -322,10 +321,10 @@ def _read_some(reading: Reading, leaves: range) -> Points:
             case PointForm.STRINGS:
                 arrays.append(_strings(one, reading))
             case PointForm.CODES:
-                arrays.append(_spelled(one, reading, leaf))
+                arrays.append(_decode_strings(one, reading, leaf))
             case PointForm.INDICES:
-                arrays.append(_looked_up(one, reading, leaf))
-    return Points(arrays, size, places)
+                arrays.append(_look_up_items(one, reading, leaf))
+    return KernelResult(arrays, size, places)
 
 
 def _take(reading: Reading, leaves: range) -> tuple[Bytes, list[_LeafValues], int, int]:
@@ -357,7 +356,7 @@ def _take(reading: Reading, leaves: range) -> tuple[Bytes, list[_LeafValues], in
     return out, found, seen, places
 
 
-def _joined(out: Bytes, found: Sequence[_LeafValues], reading: Reading) -> Iterator[pa.Array]:
+def _join_strings(out: Bytes, found: Sequence[_LeafValues], reading: Reading) -> Iterator[pa.Array]:
     """Yield the strings of leaves, of which the kernel found the places, all by one call."""
     leaves, first = [], 0
     strings = [
@@ -384,19 +383,19 @@ def _strings(found: _LeafValues, reading: Reading) -> pa.Array:
 
 def _cut(
     found: _LeafValues, reading: Reading, leaf: int
-) -> Iterator[tuple[PagePart, PointSource, slice]]:
+) -> Iterator[tuple[PageDictionary, PointSource, slice]]:
     """Yield the pages of a leaf that hold rows, with the file and the rows of each."""
     stops = [len(found.rows)]
     if len(found.first_rows) > 1:
         stops = [*np.searchsorted(found.rows, found.first_rows[1:]).tolist(), *stops]
     first = 0
-    for (part, source), stop in zip(reading.parts(leaf), stops, strict=True):
+    for (dictionary, source), stop in zip(reading.dictionaries(leaf), stops, strict=True):
         if first < stop:
-            yield part, source, slice(first, stop)
+            yield dictionary, source, slice(first, stop)
             first = stop
 
 
-def _spelled(found: _LeafValues, reading: Reading, leaf: int) -> pa.Array:
+def _decode_strings(found: _LeafValues, reading: Reading, leaf: int) -> pa.Array:
     """Return strings that are compressed with FSST, of which the kernel found the places."""
     spans, bits, pieces, data_type = found.spans, found.bits, reading.pieces, found.plan.data_type
     cut = list(_cut(found, reading, leaf))
@@ -405,20 +404,20 @@ def _spelled(found: _LeafValues, reading: Reading, leaf: int) -> pa.Array:
     else:
         if (valid := found.valid) is not None:  # a null has no bytes, whatever is under it
             spans = np.where(valid[:, np.newaxis], spans, 0)
-        parts = [join_texts(pieces, spans[own], None, part.symbols) for part, _, own in cut]
+        parts = [join_texts(pieces, spans[own], None, page.symbols) for page, _, own in cut]
         lengths = np.concatenate([np.empty(0, np.int64), *(np.diff(own) for own, _ in parts)])
         offsets, text = offsets_of(lengths), join_bytes([text for _, text in parts])
     return strings_array(VariableWidth(offsets, text), data_type, found.validity, found.nulls)
 
 
-def _looked_up(found: _LeafValues, reading: Reading, leaf: int) -> pa.Array:
+def _look_up_items(found: _LeafValues, reading: Reading, leaf: int) -> pa.Array:
     """Return the items that indices point at."""
     data_type, bits = found.plan.data_type, found.plan.bits
-    if found.plan.is_read_once and _are_alike(found.plan.parts):
-        return _looked_up_together(found, reading)
+    if found.plan.is_read_once and _are_alike(found.plan.dictionaries):
+        return _look_up_together(found, reading)
     indices = found.array(_INDICES[bits])
     if pa.types.is_dictionary(data_type):
-        return _coded(found, indices, reading, leaf)
+        return _attach_dictionaries(found, indices, reading, leaf)
     arrays = []
     for items, longest, wanted in _dictionaries(found, reading, leaf):
         own = indices[wanted]
@@ -435,7 +434,9 @@ def _looked_up(found: _LeafValues, reading: Reading, leaf: int) -> pa.Array:
     return join_arrays(arrays, data_type)
 
 
-def _coded(found: _LeafValues, indices: pa.Array, reading: Reading, leaf: int) -> pa.Array:
+def _attach_dictionaries(
+    found: _LeafValues, indices: pa.Array, reading: Reading, leaf: int
+) -> pa.Array:
     """Return indices with the dictionaries that they point into."""
     data_type, arrays = found.plan.data_type, []
     for stored, _, wanted in _dictionaries(found, reading, leaf):
@@ -457,25 +458,25 @@ def _dictionaries(
     data_type, cut = found.plan.data_type, list[tuple[pa.Array, int, slice]]()
     if pa.types.is_dictionary(data_type):
         data_type = data_type.value_type
-    for part, source, wanted in _cut(found, reading, leaf):
-        items = part.values(data_type, source.data, source.start)
+    for dictionary, source, wanted in _cut(found, reading, leaf):
+        items = dictionary.values(data_type, source.data, source.start)
         if cut and cut[-1][0] is items:  # as the page before
-            cut[-1] = items, part.longest, slice(cut[-1][2].start, wanted.stop)
+            cut[-1] = items, dictionary.longest, slice(cut[-1][2].start, wanted.stop)
         else:
-            cut.append((items, part.longest, wanted))
+            cut.append((items, dictionary.longest, wanted))
     return cut
 
 
-def _are_alike(parts: Sequence[PagePart]) -> bool:
+def _are_alike(dictionaries: Sequence[PageDictionary]) -> bool:
     """Whether the dictionaries of pages are stored in the same way."""
-    first = parts[0].description
+    first = dictionaries[0]
     return all(
-        part.description is first or part.items_encoding == parts[0].items_encoding
-        for part in parts
+        each.description is first.description or each.items_encoding == first.items_encoding
+        for each in dictionaries
     )
 
 
-def _looked_up_together(found: _LeafValues, reading: Reading) -> pa.Array:
+def _look_up_together(found: _LeafValues, reading: Reading) -> pa.Array:
     """Return the items that indices point at, with the dictionaries of all pages decoded as one."""
     plan, valid, (source,) = found.plan, found.valid, reading.sources
     stops = np.searchsorted(reading.rows, plan.pages[1:, PageColumn.FIRST_ROW])
@@ -483,7 +484,7 @@ def _looked_up_together(found: _LeafValues, reading: Reading) -> pa.Array:
     sizes = plan.pages[:, PageColumn.ITEM_COUNT]
     bounds = plan.pages[:, PageColumn.ITEMS : PageColumn.ITEMS_END + 1] - source.start
     packed = Chunked(source.data, *bounds.T.copy())
-    encoding = plan.parts[0].items_encoding
+    encoding = plan.dictionaries[0].items_encoding
     items = PageDictionaries(registry.decode_blocks(encoding, packed, sizes), sizes, counts)
     indices = np.frombuffer(found.values, dtype_of(plan.bits // 8))
     if valid is not None:

@@ -9,18 +9,26 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.blocks import Block, RowRange
+from lancefs.datafile.blocks import Block, Ints, RowRange
 from lancefs.datafile.container import Container, Page
 from lancefs.datafile.fields import CacheByFields, Field, are_same
 from lancefs.datafile.packed_structs import stored_field
 from lancefs.datafile.page_ranges import PageRanges, by_page, check_column_rows
 from lancefs.datafile.row_ranges import count_rows, rows_of, scaled
 from lancefs.datafile.v2_1.assembly import assemble, assemble_rows
-from lancefs.datafile.v2_1.known_pages import ReadOtherwise
+from lancefs.datafile.v2_1.cached_pages import ReadOtherwise
+from lancefs.datafile.v2_1.kernel_choice import (
+    MAX_ROWS,
+    are_contiguous,
+    are_plainly_read,
+    is_worthwhile,
+    most_rows,
+)
 from lancefs.datafile.v2_1.layouts.chunk_runs import (
     ChunkRun,
     Request,
@@ -41,25 +49,15 @@ from lancefs.datafile.v2_1.leaf_columns import (
     leaves_of,
 )
 from lancefs.datafile.v2_1.nested_plans import plan_nested
-from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
+from lancefs.datafile.v2_1.nested_points import FilePlan, FoundLeaves, read_leaves
 from lancefs.datafile.v2_1.number_columns import are_read_as_numbers, is_coded
 from lancefs.datafile.v2_1.plain_columns import PlainColumns
-from lancefs.datafile.v2_1.point_plans import (
-    MAX_ROWS,
-    LeafPlan,
-    are_in_a_row,
-    are_plainly_read,
-    is_worthwhile,
-    may_be_plain,
-    most_rows,
-    plan_leaf,
-    plan_plain,
-)
-from lancefs.datafile.v2_1.point_reader import PointReader, Understood
+from lancefs.datafile.v2_1.point_plans import LeafPlan, may_be_plain, plan_leaf, plan_plain
+from lancefs.datafile.v2_1.point_reader import CachedMetadata, PointReader
 from lancefs.datafile.v2_1.text_columns import are_read_as_texts
 from lancefs.datafile.v2_1.vector_rows import VectorPlan, plan_vectors
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
-from lancefs.storage import Reads, SparseRanges, count_pages, together
+from lancefs.storage import ByteRange, Bytes, Reads, SparseRanges, count_pages, together
 
 if TYPE_CHECKING:
     from lancefs.datafile.row_sizes import PageSizes
@@ -69,6 +67,56 @@ _PlannedLeaf: TypeAlias = tuple[LeafField, LeafPlan]
 # Bytes of the chunk tables of all groups of plain columns, about.
 _MAX_TABLES = 8 * 1024 * 1024
 _MAX_ASKED = 4  # groups of fields that are kept in mind
+
+
+class _PointPlan(NamedTuple):
+    """How kernels read a few rows of some leaves, one at least.
+
+    Attributes:
+        file: How those leaves are read that are no vectors; None where all are.
+        vectors: The leaves of vectors, each with how it is read.
+    """
+
+    file: FilePlan | None
+    vectors: Sequence[tuple[LeafField, VectorPlan]] = ()
+
+    @property
+    def spans(self) -> list[ByteRange]:
+        """The byte ranges of the file that are looked at: of `file`, then of each of `vectors`."""
+        plans = () if self.file is None else (self.file,)
+        return [each.span for each in (*plans, *(own for _, own in self.vectors))]
+
+    def is_worthwhile(self, count: int) -> bool:
+        """Whether so many rows are few enough to be read singly."""
+        return self.file is None or self.file.is_worthwhile(count)
+
+    def read(self, data: Sequence[Bytes], rows: Ints) -> FoundLeaves:
+        """Read rows.
+
+        Args:
+            data: The bytes of each of `spans`.
+            rows: The rows: int64, shape (rows,), ascending and each once, at least one.
+
+        Raises:
+            CorruptFile: A page is damaged, or there is no such row.
+            UnsupportedFeature: A page has something that this release does not read.
+            TooLarge: The rows have more bytes than `limited` allows.
+            MemoryLimitExceeded: They do, and no fewer rows can be read.
+        """
+        plans = [] if self.file is None else [self.file]
+        leaves, size, places = dict[int, LeafRows](), 0, 0
+        for (leaf, own), of_leaf in zip(self.vectors, data[len(plans) :], strict=True):
+            leaves[leaf.field.id] = LeafRows(own.read(of_leaf, rows), {})
+            size, places = size + len(rows) * own.width, places + len(rows)
+        if not plans:
+            return FoundLeaves(leaves, size, places)
+        found = read_leaves(plans, [rows], data[:1])
+        return FoundLeaves(leaves | found.leaves, size + found.size, places + found.places)
+
+    def pages_with(self, rows: Ints) -> int:
+        """Return the number of pages of the leaves that hold rows; see `read`."""
+        of_file = 0 if self.file is None else self.file.table.pages_with(rows)
+        return of_file + sum([len(np.unique(own.pages_of(rows))) for _, own in self.vectors])
 
 
 class _Asked:
@@ -81,8 +129,7 @@ class _Asked:
 
     Attributes:
         plan: How a few rows of all leaves are read at once; None where not all leaves can be.
-        vectors: How rows of those leaves are read that are vectors, which `plan` leaves out.
-        is_planned: Whether that is known.
+        is_planned: Whether `plan` was made.
     """
 
     def __init__(
@@ -91,13 +138,12 @@ class _Asked:
         self.fields = tuple(fields)
         self.leaves = leaves
         self.are_numbers = are_numbers
-        self.plan: FilePlan | None = None
-        self.vectors: Sequence[tuple[LeafField, VectorPlan]] = ()
+        self.plan: _PointPlan | None = None
         self.is_planned = False
 
 
-class _Understood(Understood):
-    """What was understood of a data file.
+class _CachedLeafMetadata(CachedMetadata):
+    """What is cached of the metadata of a data file.
 
     Attributes:
         asked: What was asked for last, which mostly is asked for again: by a scan with a filter the
@@ -130,14 +176,14 @@ class StructuralReader(PointReader):
 
     decodes_dictionaries = True
     reads_decimal64 = True
-    _understood: _Understood
+    _cached_metadata: _CachedLeafMetadata
 
     def __init__(
         self, container: Container, columns: Mapping[int, int], rows: int | None = None
     ) -> None:
         super().__init__(container, columns, rows)
         self._pages: dict[tuple[int, int], PageReader] = {}
-        self._understood = _Understood()
+        self._cached_metadata = _CachedLeafMetadata()
 
     @property
     def num_rows(self) -> int:
@@ -158,62 +204,76 @@ class StructuralReader(PointReader):
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
     ) -> Reads[list[pa.Array]]:
         """Read rows of several fields in the same rounds of requests; see `read`."""
-        asked = self._asked(fields)
+        asked, refusal = self._find_asked(fields), None
         if fields and self.container.file.is_in_memory:
             if are_plainly_read(asked.are_numbers, ranges):
                 plain = yield from self._plain_columns(fields)
                 if plain is not None:
                     return (yield from self._read_plain(plain, ranges))
-            arrays = yield from self._read_few(asked, ranges)
+            arrays, refusal = yield from self._read_few(asked, ranges)
             if arrays is not None:
                 return arrays
-        return assemble(fields, [(yield from self.fetch(asked.leaves, ranges))])
+        return assemble(fields, [(yield from self.fetch(asked.leaves, ranges, refusal=refusal))])
 
-    def _asked(self, fields: Sequence[Field]) -> _Asked:
-        """Return what is known of fields that are read together, which is kept."""
-        for known in tuple(self._understood.asked):
-            if are_same(fields, known.fields):
-                return known
+    def _find_asked(self, fields: Sequence[Field]) -> _Asked:
+        """Return fields that are read together, with what is cached of them."""
+        for cached in tuple(self._cached_metadata.asked):
+            if are_same(fields, cached.fields):
+                return cached
         asked = _Asked(fields, leaves_of(fields), all(map(may_be_plain, fields)))
-        self._understood.asked.append(asked)
+        self._cached_metadata.asked.append(asked)
         return asked
 
-    def _read_few(self, asked: _Asked, ranges: Sequence[RowRange]) -> Reads[list[pa.Array] | None]:
-        """Read a few rows of fields whose leaves all are known to kernels.
+    def _read_few(
+        self, asked: _Asked, ranges: Sequence[RowRange]
+    ) -> Reads[tuple[list[pa.Array] | None, CorruptFile | None]]:
+        """Read a few rows of fields whose leaves all are supported by kernels.
 
         Returns:
-            None where `fetch` has to read them, or say what is wrong.
+            The rows of each field, or None where `fetch` has to read them; and the error of a
+            kernel that refused pages.
         """
         count = count_rows(ranges)
         if not 0 < count <= MAX_ROWS:
-            return None
+            return None, None
         if not asked.is_planned:
             yield from self._plan_few(asked)
-        plan, vectors = asked.plan, asked.vectors
-        if plan is None and not vectors:
-            return None
-        if plan is not None and not plan.is_worthwhile(count):
-            return None
-        plans = () if plan is None else (plan,)
-        data = yield SparseRanges([each.span for each in (*plans, *(own for _, own in vectors))])
-        rows, file, leaves = rows_of(ranges), self.container.file, dict[int, LeafRows]()
+        if asked.plan is None or not asked.plan.is_worthwhile(count):
+            return None, None
+        leaves, refusal = yield from self._read_points(asked.plan, ranges)
+        if not leaves:
+            return None, refusal
+        return [self._assemble_field(field, leaves, count) for field in asked.fields], None
+
+    def _read_points(
+        self, plan: _PointPlan, ranges: Sequence[RowRange]
+    ) -> Reads[tuple[Mapping[int, LeafRows], CorruptFile | None]]:
+        """Read rows of leaves by kernels.
+
+        Returns:
+            The rows of each leaf, by field id; none where the leaves have to be read page by page.
+            Then also the error of a kernel, if it refused them: reading page by page must fail too,
+            and says what is damaged.
+
+        Raises:
+            CorruptFile: The levels of a page are damaged, which is not always seen page by page.
+        """
+        rows, file = rows_of(ranges), self.container.file
+        data = yield SparseRanges(plan.spans)
         try:
-            for (leaf, own), some in zip(vectors, data[len(plans) :], strict=True):
-                leaves[leaf.field.id] = LeafRows(own.read(some, rows), {})
-            found = read_leaves([plan], [rows], data[:1]) if plan is not None else None
-        except (CorruptFile, MemoryLimitExceeded, UnsupportedFeature):
-            return None
-        for _, own in vectors:
-            file.looked_at(count * own.width, count)
-            count_pages(len(set(own.pages_of(rows).tolist())))
-        if plan is not None and found is not None:
-            file.looked_at(found.size, found.places)
-            count_pages(plan.table.pages_with(rows))
-            leaves |= found.leaves
-        return [self._assembled(field, leaves, count) for field in asked.fields]
+            found = plan.read(data, rows)
+        except CorruptFile as error:
+            if plan.file is not None:
+                self.check_levels(plan.file, rows, data[0])
+            return {}, error
+        except (MemoryLimitExceeded, UnsupportedFeature):
+            return {}, None  # page by page, the error says where, or there is none
+        file.looked_at(found.size, found.places)
+        count_pages(plan.pages_with(rows))
+        return found.leaves, None
 
     def _plan_few(self, asked: _Asked) -> Reads[None]:
-        """Plan how a few rows of fields are read, where that is known for all of their leaves."""
+        """Plan how kernels read a few rows of fields, if they support all of the leaves."""
         yield from self.container.load([self.columns[leaf.field.id] for leaf in asked.leaves])
         vectors = [
             (leaf, plan) for leaf in asked.leaves if (plan := self._vector_plan(leaf)) is not None
@@ -225,8 +285,8 @@ class StructuralReader(PointReader):
         planned = self._plans_of(others, True)
         are_all = len(planned) == len(others)
         if are_all and all(self.may_have(plan.rows) for _, plan in planned):
-            asked.plan = self.file_plan(*zip(*planned, strict=True)) if planned else None
-            asked.vectors = vectors
+            of_file = self.file_plan(*zip(*planned, strict=True)) if planned else None
+            asked.plan = _PointPlan(of_file, vectors)
         asked.is_planned = True
 
     def _vector_plan(self, leaf: LeafField) -> VectorPlan | None:
@@ -236,7 +296,7 @@ class StructuralReader(PointReader):
             plan = plan_vectors(leaf, self.container.column(self.columns[leaf.field.id]))
         return plan if plan is not None and self.may_have(int(plan.first_rows[-1])) else None
 
-    def _assembled(self, field: Field, leaves: Mapping[int, LeafRows], count: int) -> pa.Array:
+    def _assemble_field(self, field: Field, leaves: Mapping[int, LeafRows], count: int) -> pa.Array:
         leaf = leaves.get(field.id)
         if leaf is not None:
             return leaf.values
@@ -247,7 +307,7 @@ class StructuralReader(PointReader):
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
     ) -> Reads[Sequence[Field]]:
         """Return those of some fields whose rows are looked at where the local file is mapped."""
-        if not are_in_a_row(len(fields), ranges):
+        if not are_contiguous(len(fields), ranges):
             return fields
         plain = yield from self._plain_columns(fields)
         return fields if plain is None else plain.others
@@ -258,15 +318,15 @@ class StructuralReader(PointReader):
         """Read a range of rows of columns of which most are plain."""
         file, (rows,) = self.container.file, ranges
         (data,) = yield SparseRanges([columns.span])
-        is_read = are_in_a_row(len(columns.fields), ranges)  # longer parts are quicker looked at
+        is_read = are_contiguous(len(columns.fields), ranges)  # longer parts are quicker looked at
         try:
             with file.opened() if is_read else nullcontext(-1) as descriptor:
                 found = columns.read(data, descriptor, rows)
         except (CorruptFile, MemoryLimitExceeded, ReadOtherwise, UnsupportedFeature) as error:
-            # The general way says where, if it cannot read the rows either.
-            fetched = yield from self.fetch(leaves_of(columns.fields), ranges)
-            if isinstance(error, CorruptFile):
-                fetched = fetched._replace(refusal=fetched.refusal or error)
+            # Another way says where, if it cannot read the rows either.
+            refusal = error if isinstance(error, CorruptFile) else None
+            leaves = leaves_of(columns.fields)
+            fetched = yield from self.fetch(leaves, ranges, refusal=refusal)
             return assemble(columns.fields, [fetched])
         file.looked_at(found.size, found.places, descriptor < 0)
         count_pages(columns.pages_with(rows))
@@ -281,24 +341,24 @@ class StructuralReader(PointReader):
         }
         count, left = rows[1] - rows[0], iter(others)
         return [
-            self._assembled(field, values, count) if is_plain else next(left)
+            self._assemble_field(field, values, count) if is_plain else next(left)
             for field, is_plain in zip(columns.fields, columns.are_plain, strict=True)
         ]
 
     def _plain_columns(self, fields: Sequence[Field]) -> Reads[PlainColumns | None]:
         """Return which of some fields are plain, which is kept in mind; None where none is."""
-        known = self._understood.plain.find(fields)
-        if known is not None:
-            return known[1]
+        cached = self._cached_metadata.plain.find(fields)
+        if cached is not None:
+            return cached[1]
         leaves = [leaves_of([field]) for field in fields]
         yield from self.container.load(
             [self.columns[leaf.field.id] for own in leaves for leaf in own]
         )
         planned = [self._plain_leaves(own) for own in leaves]
         columns = PlainColumns(fields, planned) if any(planned) else None
-        if self._understood.table_bytes > _MAX_TABLES:
-            self._understood.plain.clear()
-        self._understood.plain.put(fields, columns)
+        if self._cached_metadata.table_bytes > _MAX_TABLES:
+            self._cached_metadata.plain.clear()
+        self._cached_metadata.plain.put(fields, columns)
         return columns
 
     def _plain_leaves(self, leaves: Sequence[LeafField]) -> Sequence[_PlannedLeaf]:
@@ -337,7 +397,11 @@ class StructuralReader(PointReader):
         return sizes_of(column, leaf.field, decoded_overhead)
 
     def fetch(
-        self, leaves: Sequence[LeafField], ranges: Sequence[RowRange], columns: int = 0
+        self,
+        leaves: Sequence[LeafField],
+        ranges: Sequence[RowRange],
+        columns: int = 0,
+        refusal: CorruptFile | None = None,
     ) -> Reads[FetchedRows]:
         """Fetch rows of leaves; `assemble` joins them with the rows of other files, if any.
 
@@ -345,17 +409,18 @@ class StructuralReader(PointReader):
             leaves: The leaves of fields that are pruned to what the file holds.
             ranges: Rows of the file, ascending and disjoint.
             columns: Number of columns that are read at the same rows, these among them.
+            refusal: The error of a kernel that refused pages of the leaves, so that all of them are
+                read page by page; None if none did.
         """
         yield from self.container.load([self.columns[leaf.field.id] for leaf in leaves])
         cut, count = list(self._cut(leaves, ranges)), count_rows(ranges)
         by_id: dict[int, FetchedLeaf] = {}
-        refusal: CorruptFile | None = None
-        in_a_row = are_in_a_row(max(len(leaves), columns), ranges)
-        if self.container.file.is_in_memory and (in_a_row or count <= most_rows(ranges)):
-            try:
-                by_id, refusal = yield from self._fetch_points(leaves, ranges, count, in_a_row)
-            except (MemoryLimitExceeded, UnsupportedFeature):
-                by_id = {}  # the general way says where, if it cannot read the rows either
+        is_contiguous = are_contiguous(max(len(leaves), columns), ranges)
+        are_points = self.container.file.is_in_memory and (
+            is_contiguous or count <= most_rows(ranges)
+        )
+        if are_points and refusal is None:
+            by_id, refusal = yield from self._fetch_points(leaves, ranges, count, is_contiguous)
         planned, reads = [], []
         for leaf, pages in zip(leaves, cut, strict=True):
             if leaf.field.id in by_id:
@@ -374,40 +439,37 @@ class StructuralReader(PointReader):
         return FetchedRows(self.container.file.url, count, fetched, refusal)
 
     def _fetch_points(
-        self, leaves: Sequence[LeafField], ranges: Sequence[RowRange], count: int, in_a_row: bool
+        self,
+        leaves: Sequence[LeafField],
+        ranges: Sequence[RowRange],
+        count: int,
+        is_contiguous: bool,
     ) -> Reads[tuple[dict[int, FetchedLeaf], CorruptFile | None]]:
-        """Read rows of those leaves whose pages kernels know; see `points` and `nested_points`.
+        """Read rows of those leaves whose pages kernels support; see `points` and `nested_points`.
 
         Returns:
-            The leaves by field id, and the error of a kernel that refused pages, which the general
-            way refuses too, and says what is damaged.
+            The leaves, by field id; and the error of a kernel, as of `_read_points`.
         """
         most = most_rows(ranges)
         # A single range of leaves with lists takes a run of chunks, which is as quick.
         planned = [
             each
             for each in self._plans_of(leaves, True)
-            if in_a_row or is_worthwhile(count, each[1].rows, each[1].values, most)
+            if is_contiguous or is_worthwhile(count, each[1].rows, each[1].values, most)
         ]
         if not planned:
             return {}, None
-        file, known = self.container.file, self.file_plan(*zip(*planned, strict=True))
-        (data,) = yield SparseRanges([known.span])
-        rows = rows_of(ranges)
-        try:
-            found = read_leaves([known], [rows], [data])
-        except CorruptFile as error:
-            self.check_levels(known, rows, data)
-            return {}, error
-        file.looked_at(found.size, found.places)
-        by_id, url = found.leaves, file.url
+        plan = _PointPlan(self.file_plan(*zip(*planned, strict=True)))
+        found, refusal = yield from self._read_points(plan, ranges)
+        url = self.container.file.url
         fetched = {
             leaf.field.id: FetchedLeaf(
-                leaf, leaf.field, url, self.columns[leaf.field.id], (), by_id[leaf.field.id]
+                leaf, leaf.field, url, self.columns[leaf.field.id], (), found[leaf.field.id]
             )
             for leaf, _ in planned
+            if found
         }
-        return fetched, None
+        return fetched, refusal
 
     def _plans_of(self, leaves: Sequence[LeafField], are_nested: bool) -> Sequence[_PlannedLeaf]:
         """Return those leaves that kernels read, with how they do.
@@ -416,8 +478,8 @@ class StructuralReader(PointReader):
             leaves: The leaves.
             are_nested: Whether they may have lists or null structs around them.
         """
-        known, were_nested, planned = self._understood.planned
-        if known is not leaves or were_nested != are_nested:
+        cached, were_nested, planned = self._cached_metadata.planned
+        if cached is not leaves or were_nested != are_nested:
             planned = []
             for leaf in leaves:
                 plan = self.plan(leaf, is_nested=False)
@@ -425,7 +487,7 @@ class StructuralReader(PointReader):
                     plan = self.plan(leaf, is_nested=True)
                 if plan is not None:
                     planned.append((leaf, plan))
-            self._understood.planned = leaves, are_nested, planned
+            self._cached_metadata.planned = leaves, are_nested, planned
         return planned
 
     def _make_plan(self, leaf: LeafField, is_nested: bool) -> LeafPlan | None:
@@ -489,7 +551,7 @@ class StructuralReader(PointReader):
         ranges = [span for _, pages in leaves for _, request in pages for span in request.ranges]
         buffers = iter((yield ranges))
         return [
-            self._fetched(
+            self._make_fetched(
                 leaf,
                 [
                     (number, request.open([next(buffers) for _ in request.ranges]))
@@ -506,11 +568,11 @@ class StructuralReader(PointReader):
                 [self._fetch_page(leaf, index, page, local) for page, local in pages]
             )
         numbers = [page for page, _ in pages]
-        return [self._fetched(leaf, list(zip(numbers, rows, strict=True)))]
+        return [self._make_fetched(leaf, list(zip(numbers, rows, strict=True)))]
 
-    def _fetched(self, leaf: LeafField, pages: Sequence[FetchedPage]) -> FetchedLeaf:
+    def _make_fetched(self, leaf: LeafField, pages: Sequence[FetchedPage]) -> FetchedLeaf:
         index, url = self.columns[leaf.field.id], self.container.file.url
-        return FetchedLeaf(leaf, self._stored(leaf), url, index, pages)
+        return FetchedLeaf(leaf, self._find_stored(leaf), url, index, pages)
 
     def _fetch_page(
         self, leaf: LeafField, column: int, number: int, ranges: Sequence[RowRange]
@@ -521,15 +583,15 @@ class StructuralReader(PointReader):
                 return (yield from reader.fetch(ranges))
             return (yield from reader.read(ranges))
 
-    def _stored(self, leaf: LeafField) -> Field:
+    def _find_stored(self, leaf: LeafField) -> Field:
         """Return the field of a leaf as the file stores it."""
         field = leaf.field
         if not field.is_packed:
             return field
-        if field.id not in self._understood.packed:
+        if field.id not in self._cached_metadata.packed:
             with locating(self.container.file.url, leaf.place(self.columns[field.id])):
-                self._understood.packed[field.id] = stored_field(self.container, field)
-        return self._understood.packed[field.id]
+                self._cached_metadata.packed[field.id] = stored_field(self.container, field)
+        return self._cached_metadata.packed[field.id]
 
     def _page_reader(self, leaf: LeafField, column: int, page: int) -> PageReader:
         """Return the reader of a page; it is kept, with the chunk table that it has read."""

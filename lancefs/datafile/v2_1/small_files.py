@@ -2,13 +2,14 @@
 
 Small appends leave thousands of files with one page in each column. One call finds the pages of all
 files of a run, and another one reads their values, as if these were pages of one file; see
-`point_plans` for the pages that it knows.
+`point_plans` for the pages that it supports.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -23,34 +24,66 @@ from lancefs.datafile.kernels.points import PageColumn
 from lancefs.datafile.row_ranges import rows_of
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
-from lancefs.datafile.v2_1.point_plans import (
+from lancefs.datafile.v2_1.page_plans import (
     CODED,
     MAX_TABLE_BYTES,
-    LeafPlan,
-    PagePart,
-    PlanTable,
-    has_parts,
+    PointForm,
+    needs_dictionary,
     plan_page,
     value_bits,
 )
+from lancefs.datafile.v2_1.point_plans import LeafPlan, PageDictionary, PlanTable
 from lancefs.datafile.v2_1.points import PointSource, read_points
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature
 from lancefs.storage import Bytes, count_pages
 
-_KNOWN_VERSIONS = ((2, 1), (2, 3))  # the first and the last
+_SUPPORTED_VERSIONS = ((2, 1), (2, 3))  # the first and the last
 # Columns of the table of files that are columns of the table of pages.
 _BUFFERS = slice(FileColumn.FIRST, FileColumn.SECOND_END + 1)
 _ITEMS = slice(FileColumn.THIRD, FileColumn.THIRD_END + 1)
 _CHUNKS = slice(FileColumn.SECOND, FileColumn.SECOND_END + 1)
 
 
+class _ToldColumn(IntEnum):
+    """The columns of the table of what descriptions of pages tell.
+
+    The columns of the plan of a page from `PageColumn.ENTRY` to `WIDTH`; number of items of its
+    dictionary, 0 if it has none; number of values; number of buffers that it needs; and whether it
+    has a dictionary.
+    """
+
+    ENTRY = 0
+    VALUES = 1
+    BITS = 2
+    LEVELS = 3
+    WIDTH = 4
+    ITEM_COUNT = 5
+    VALUE_COUNT = 6
+    BUFFERS = 7
+    HAS_DICTIONARY = 8
+
+
+class _Described(NamedTuple):
+    """What the descriptions of the pages of a leaf tell.
+
+    Attributes:
+        descriptions: The descriptions.
+        form: What the kernel gives, and the bits of each value.
+        told: What each description tells; see `_ToldColumn`: int64, shape (pages, columns).
+    """
+
+    descriptions: Sequence[MiniBlock]
+    form: tuple[PointForm, int]
+    told: Ints
+
+
 class SmallFiles(NamedTuple):
     """Small files, with the rows to read of each.
 
     Attributes:
-        data: The bytes of all files, one after the other.
-        bounds: Where each file begins and ends among them, of shape (files, 2).
-        rows: The rows that each file has, of shape (files,).
+        data: The bytes of all files, one after the other: uint8, shape (bytes,).
+        bounds: Where each file begins and ends among them: int64, shape (files, 2).
+        rows: The number of rows of each file: int64, shape (files,).
         ranges: Rows to read of each file, ascending and disjoint; None for all.
     """
 
@@ -65,7 +98,8 @@ class SmallRows(NamedTuple):
 
     Attributes:
         arrays: The rows of the fields that a kernel could read, by field id.
-        refusal: The error of a kernel that refused pages; the general way says what is damaged.
+        refusal: The error of a decoder that refused pages; another one says what is damaged. The
+            rows of these pages are not always all wanted.
         size: Number of bytes that were looked at.
     """
 
@@ -74,8 +108,8 @@ class SmallRows(NamedTuple):
     size: int = 0
 
 
-class KnownField(NamedTuple):
-    """A field whose pages kernels may know.
+class SupportedField(NamedTuple):
+    """A field whose pages kernels may support.
 
     Attributes:
         field: The field.
@@ -88,36 +122,37 @@ class KnownField(NamedTuple):
     bits: int
 
 
-def known_fields(columns: Mapping[int, int], fields: Sequence[Field]) -> list[KnownField]:
-    """Return those fields whose pages kernels may know, in the order of their columns.
+def supported_fields(columns: Mapping[int, int], fields: Sequence[Field]) -> list[SupportedField]:
+    """Return those fields whose pages kernels may support, in the order of their columns.
 
     Args:
         columns: Index of the column of each field, by field id.
         fields: The fields.
     """
-    known = [
-        KnownField(field, columns[field.id], bits)
+    supported = [
+        SupportedField(field, columns[field.id], bits)
         for field in fields
         if field.is_leaf and not field.is_outline and not field.is_blob
         if field.id in columns
         and (bits := value_bits(field.storage_type)) is not None
         and bits != CODED
     ]
-    return sorted(known, key=lambda one: one.column)
+    return sorted(supported, key=lambda one: one.column)
 
 
-def decode_small(files: SmallFiles, known: Sequence[KnownField], tables: Ints) -> SmallRows:
-    """Decode the rows of those fields whose pages kernels know.
+def decode_small(files: SmallFiles, supported: Sequence[SupportedField], tables: Ints) -> SmallRows:
+    """Decode the rows of those fields whose pages kernels support.
 
     Args:
-        files: The files, with the same columns, of formats that `are_known`.
-        known: The fields; see `known_fields`.
-        tables: The page of each field in each file; see `FileColumn`.
+        files: The files, with the same columns, of formats that `are_supported`.
+        supported: The fields; see `supported_fields`.
+        tables: The page of each field in each file; see `FileColumn`: int64, shape (fields, files,
+            columns).
     """
     data, rows = files.data, files.rows
     plans: dict[int, LeafPlan] = {}
-    for (field, _, bits), pages in zip(known, tables, strict=True):
-        with suppress(CorruptFile, UnsupportedFeature):  # the general way says what is wrong
+    for (field, _, bits), pages in zip(supported, tables, strict=True):
+        with suppress(CorruptFile, UnsupportedFeature):  # the page-by-page path says what is wrong
             plan = _plan(field, bits, pages, rows, data)
             if plan is not None:
                 plans[field.id] = plan
@@ -136,13 +171,14 @@ def decode_small(files: SmallFiles, known: Sequence[KnownField], tables: Ints) -
     return SmallRows(dict(zip(plans, points.arrays, strict=True)), size=points.size)
 
 
-def are_known(versions: Ints) -> bool:
+def are_supported(versions: Ints) -> bool:
     """Return whether all files have a format whose pages are read here.
 
     Args:
-        versions: The versions that their footers tell.
+        versions: Major and minor version of each file, as its footer tells: int64, shape (files,
+            2).
     """
-    (major, first), (_, last) = _KNOWN_VERSIONS
+    (major, first), (_, last) = _SUPPORTED_VERSIONS
     minor = versions[:, 1]
     return bool(((versions[:, 0] == major) & (minor >= first) & (minor <= last)).all())
 
@@ -163,8 +199,8 @@ def _plan(field: Field, bits: int, pages: Ints, rows: Ints, data: Bytes) -> Leaf
     Args:
         field: The leaf.
         bits: Bits of its values.
-        pages: Its page in each file; see `FileColumn`.
-        rows: The number of rows of each file.
+        pages: Its page in each file; see `FileColumn`: int64, shape (files, columns).
+        rows: The number of rows of each file: int64, shape (files,).
         data: The bytes of the files.
 
     Raises:
@@ -173,8 +209,51 @@ def _plan(field: Field, bits: int, pages: Ints, rows: Ints, data: Bytes) -> Leaf
     """
     likes = pages[:, FileColumn.LIKE]
     distinct = np.flatnonzero(likes == np.arange(len(pages)))
-    descriptions, stored, form = [], [], None
-    for page in pages[distinct]:
+    described = _describe(pages[distinct], bits, data)
+    if described is None:
+        return None
+    index = np.searchsorted(distinct, likes)
+    told, own = described.told[index], pages[:, FileColumn.ROWS]
+    tables = pages[:, FileColumn.FIRST_END] - pages[:, FileColumn.FIRST]
+    is_sound = (own == rows) & (own == told[:, _ToldColumn.VALUE_COUNT])
+    is_sound &= pages[:, FileColumn.BUFFERS] >= told[:, _ToldColumn.BUFFERS]
+    if not (is_sound & (tables <= MAX_TABLE_BYTES)).all():
+        return None
+    has_dictionary = told[:, _ToldColumn.HAS_DICTIONARY, np.newaxis] > 0
+    plans = np.empty((len(pages), len(PageColumn)), np.int64)
+    plans[:, PageColumn.FIRST_ROW] = np.cumsum(rows) - rows
+    plans[:, PageColumn.ROWS] = rows
+    plans[:, PageColumn.TABLE : PageColumn.CHUNKS_END + 1] = pages[:, _BUFFERS]
+    plans[:, PageColumn.ENTRY : PageColumn.WIDTH + 1] = told[:, : _ToldColumn.WIDTH + 1]
+    items = np.where(has_dictionary, pages[:, _ITEMS], pages[:, _CHUNKS])
+    plans[:, PageColumn.ITEMS : PageColumn.ITEMS_END + 1] = items
+    plans[:, PageColumn.ITEM_COUNT] = told[:, _ToldColumn.ITEM_COUNT]
+    dictionaries = []
+    if needs_dictionary(described.form[0]):
+        pairs = zip(index.tolist(), items.tolist(), strict=True)
+        dictionaries = [
+            PageDictionary(described.descriptions[at], (start, end)) for at, (start, end) in pairs
+        ]
+    has_levels = bool(plans[:, PageColumn.LEVELS].any())
+    total, span = int(rows.sum()), (0, len(data))
+    plan = plans, dictionaries, field.storage_type, *described.form, has_levels, total, span
+    return LeafPlan(*plan, is_read_once=True)
+
+
+def _describe(pages: Ints, bits: int, data: Bytes) -> _Described | None:
+    """Return what the descriptions of pages tell; None where a kernel does not support one of them.
+
+    Args:
+        pages: The pages; see `FileColumn`: int64, shape (pages, columns).
+        bits: Bits of their values.
+        data: The bytes of the files.
+
+    Raises:
+        CorruptFile: A description is damaged.
+        UnsupportedFeature: The layout of a page is not known.
+    """
+    descriptions, told, form = [], [], None
+    for page in pages:
         text = data[page[FileColumn.DESCRIPTION] : page[FileColumn.DESCRIPTION_END]].tobytes()
         description = layout_of(parse_description(text))
         plan = plan_page(description, bits, 0) if isinstance(description, MiniBlock) else None
@@ -184,32 +263,8 @@ def _plan(field: Field, bits: int, pages: Ints, rows: Ints, data: Bytes) -> Leaf
             return None
         form = plan.form
         descriptions.append(description)
-        has_items = description.has_dictionary
-        stored.append((*plan.stored, plan.items, description.items, 2 + has_items, has_items))
-    assert form is not None
-    index = np.searchsorted(distinct, likes)
-    known = np.array(stored, np.int64)[index]
-    own, items, needed, has_items = pages[:, FileColumn.ROWS], *known[:, -3:].T
-    tables = pages[:, FileColumn.FIRST_END] - pages[:, FileColumn.FIRST]
-    is_sound = (own == rows) & (own == items) & (pages[:, FileColumn.BUFFERS] >= needed)
-    if not (is_sound & (tables <= MAX_TABLE_BYTES)).all():
-        return None
-    plans = np.empty((len(pages), len(PageColumn)), np.int64)
-    plans[:, PageColumn.FIRST_ROW] = np.cumsum(rows) - rows
-    plans[:, PageColumn.ROWS] = rows
-    plans[:, PageColumn.TABLE : PageColumn.CHUNKS_END + 1] = pages[:, _BUFFERS]
-    plans[:, PageColumn.ENTRY : PageColumn.WIDTH + 1] = known[:, :-4]
-    plans[:, PageColumn.ITEMS : PageColumn.ITEMS_END + 1] = np.where(
-        has_items[:, None] > 0, pages[:, _ITEMS], pages[:, _CHUNKS]
-    )
-    plans[:, PageColumn.ITEM_COUNT] = known[:, -4]
-    parts = list(_parts(plans, [descriptions[at] for at in index])) if has_parts(form[0]) else []
-    has_levels = bool(plans[:, PageColumn.LEVELS].any())
-    total, span = int(rows.sum()), (0, len(data))
-    return LeafPlan(plans, parts, field.storage_type, *form, has_levels, total, span, True)
-
-
-def _parts(plans: Ints, descriptions: Sequence[MiniBlock]) -> Iterator[PagePart]:
-    bounds = plans[:, PageColumn.ITEMS : PageColumn.ITEMS_END + 1].tolist()
-    for description, (start, end) in zip(descriptions, bounds, strict=True):
-        yield PagePart(description, (start, end))
+        has_dictionary = description.has_dictionary
+        counts = plan.items, description.items, 2 + has_dictionary
+        told.append((*plan.stored, *counts, has_dictionary))
+    assert form is not None  # of one page at least
+    return _Described(descriptions, form, np.array(told, np.int64))

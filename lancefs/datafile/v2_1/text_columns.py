@@ -1,4 +1,4 @@
-"""Rows in a row of many columns of strings of a local file (data files 2.1 and later).
+"""Contiguous rows of many columns of strings of a local file (data files 2.1 and later).
 
 The part of `PlainColumns` that reads strings: plain ones, those that are compressed with FSST, and
 indices into dictionaries of pages. Dictionaries are decoded once rows of their pages are read.
@@ -7,6 +7,7 @@ indices into dictionaries of pages. Dictionaries are decoded once rows of their 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +20,11 @@ from lancefs.datafile.kernels.calls import SLACK
 from lancefs.datafile.kernels.fsst import SymbolTable
 from lancefs.datafile.kernels.pages import PageColumn, PageParts, Stored
 from lancefs.datafile.kernels.strings import LARGEST, compact_offsets, read_block
-from lancefs.datafile.kernels.texts import ALIGN, PageItems, TextParts, TextRows
-from lancefs.datafile.v2_1.known_pages import KnownPages, PlainSource
-from lancefs.datafile.v2_1.point_plans import LeafPlan, PointForm
-from lancefs.datafile.v2_1.points import Points
+from lancefs.datafile.kernels.texts import ALIGN, PageItems, StringColumn, TextParts, TextRows
+from lancefs.datafile.v2_1.cached_pages import CachedPages, PlainSource
+from lancefs.datafile.v2_1.page_plans import PointForm
+from lancefs.datafile.v2_1.point_plans import LeafPlan
+from lancefs.datafile.v2_1.points import KernelResult
 from lancefs.errors import CorruptFile, MemoryLimitExceeded
 from lancefs.storage import Bytes
 
@@ -45,6 +47,20 @@ def are_read_as_texts(plan: LeafPlan) -> bool:
     return not (sizes > _MAX_PAGE_BYTES).any()
 
 
+class _TextLayout(NamedTuple):
+    """Where the rows of columns are written.
+
+    Attributes:
+        leaves: The columns as the kernel takes them; see `StringColumn`: int64, shape (columns,
+            numbers).
+        memories: Of each memory that columns share, where the first text begins behind all offsets
+            and validity, and its bytes.
+    """
+
+    leaves: Ints
+    memories: Sequence[tuple[int, int]]
+
+
 class TextColumns:
     """Columns of strings of a file, read at the same rows again and again.
 
@@ -62,15 +78,15 @@ class TextColumns:
         self._are_text = np.array([is_text(plan.data_type) for plan in plans])
         self._have_levels = np.array([plan.has_levels for plan in plans])
         self._pages = pages
-        self._known = _TextPages(self._plans, pages)
+        self._dictionaries = _TextPages(self._plans, pages)
         self._likely = self._likely_bytes()
 
     @property
     def cost(self) -> int:
         """Bytes of the dictionaries that are kept."""
-        return self._known.cost
+        return self._dictionaries.cost
 
-    def read(self, source: PlainSource, rows: tuple[int, int]) -> Points:
+    def read(self, source: PlainSource, rows: tuple[int, int]) -> KernelResult:
         """Read rows of the columns.
 
         Args:
@@ -84,7 +100,7 @@ class TextColumns:
             MemoryLimitExceeded: They have too many bytes.
         """
         count = rows[1] - rows[0]
-        parts = self._known.parts_of(source.data, rows)
+        parts = self._dictionaries.parts_of(source.data, rows)
         likely = (self._likely * (count * (1 + _SPARE))).astype(np.int64)
         if likely.sum() > min(_MAX_LIKELY, room(self._stored, is_whole=False)):
             likely[:] = 0  # the bytes are counted first
@@ -100,9 +116,10 @@ class TextColumns:
                 found[number] = one
         self._likely = sizes / max(count, 1)
         arrays = [
-            _array(one, plan.data_type, count) for one, plan in zip(found, self._plans, strict=True)
+            _make_array(one, plan.data_type, count)
+            for one, plan in zip(found, self._plans, strict=True)
         ]
-        return Points(arrays, *looked_at)
+        return KernelResult(arrays, *looked_at)
 
     def _read(
         self,
@@ -116,29 +133,48 @@ class TextColumns:
 
         Args:
             source: What they are read from.
-            parts: What is known of the pages.
+            parts: The dictionaries, or the symbols, of the pages.
             rows: The rows.
-            likely: Bytes of the texts of each column for which there is room.
+            likely: Bytes of the texts of each of all columns for which there is room: int64, shape
+                (columns,).
+            some: Numbers of the columns that are read.
+        """
+        layout = self._lay_out(rows[1] - rows[0], likely[some], some)
+        reserve(sum([fixed for fixed, _ in layout.memories]), self._stored)
+        return read_texts(*source, parts, layout.leaves, rows, layout.memories)
+
+    def _lay_out(self, count: int, likely: Ints, some: Ints | slice) -> _TextLayout:
+        """Lay out the memory of some columns: first offsets and validity of each, then the texts.
+
+        Args:
+            count: Number of rows.
+            likely: Bytes of the texts of each of the columns: int64, shape (columns,).
             some: Numbers of the columns.
         """
-        count, widths = rows[1] - rows[0], self._widths[some]
-        offsets = _aligned((count + 1) * widths)
-        fixed = offsets + _aligned(self._have_levels[some] * ((count + 7) // 8))
-        rooms = _aligned(likely[some]) + ALIGN
-        ends = np.cumsum(fixed + rooms)
-        _, memory = np.unique((ends - fixed - rooms) // _MAX_BYTES, return_inverse=True)
+        widths, have_levels = self._widths[some], self._have_levels[some]
+        offsets = _align((count + 1) * widths)
+        fixed = offsets + _align(have_levels * ((count + 7) // 8))
+        rooms = _align(likely) + ALIGN
+        # A column that begins beyond a memory of `_MAX_BYTES` begins the next one.
+        before = np.cumsum(fixed + rooms) - fixed - rooms
+        _, memory = np.unique(before // _MAX_BYTES, return_inverse=True)
         fixed_sizes = np.bincount(memory, fixed).astype(np.int64)
         sizes = fixed_sizes + np.bincount(memory, rooms).astype(np.int64)
-        reserve(int(fixed_sizes.sum()), self._stored)
-        starts = np.cumsum(fixed) - fixed
-        starts -= (np.cumsum(fixed_sizes) - fixed_sizes)[memory]
-        validity = np.where(self._have_levels[some], starts + offsets, -1)
-        of_pages = self._firsts[some], self._counts[some]
-        leaves = np.column_stack(
-            (*of_pages, memory, starts, validity, widths, self._are_text[some])
-        )
-        memories = list(zip(fixed_sizes.tolist(), sizes.tolist(), strict=True))
-        return read_texts(*source, parts, leaves.astype(np.int64), rows, memories)
+        first_of_memory = np.cumsum(fixed_sizes) - fixed_sizes
+        starts = np.cumsum(fixed) - fixed - first_of_memory[memory]
+        columns = {
+            StringColumn.FIRST_PAGE: self._firsts[some],
+            StringColumn.PAGES: self._counts[some],
+            StringColumn.MEMORY: memory,
+            StringColumn.OUT: starts,
+            StringColumn.VALIDITY: np.where(have_levels, starts + offsets, -1),
+            StringColumn.WIDTH: widths,
+            StringColumn.IS_TEXT: self._are_text[some],
+        }
+        leaves = np.empty((len(widths), len(StringColumn)), np.int64)
+        for number, values in columns.items():
+            leaves[:, number] = values
+        return _TextLayout(leaves, list(zip(fixed_sizes.tolist(), sizes.tolist(), strict=True)))
 
     def _likely_bytes(self) -> Array:
         """Return the bytes that a row of each column is likely to have, before any was read."""
@@ -151,7 +187,7 @@ class TextColumns:
         return np.array(likely)
 
 
-class _TextPages(KnownPages[PageItems | SymbolTable]):
+class _TextPages(CachedPages[PageItems | SymbolTable]):
     """Dictionaries of pages of strings, and the symbols of FSST.
 
     Args:
@@ -163,11 +199,11 @@ class _TextPages(KnownPages[PageItems | SymbolTable]):
         super().__init__(plans, pages, TextParts(len(pages)))
 
     def read_part(self, page: int, data: Bytes) -> PageItems | SymbolTable | None:
-        """Return what has to be known of a page; see `KnownPages`."""
+        """Return the dictionary, or the symbols, of a page; see `CachedPages`."""
         leaf, number = self._places[page]
         plan = self._plans[leaf]
         if plan.form is PointForm.CODES:
-            symbols = plan.parts[number].symbols
+            symbols = plan.dictionaries[number].symbols
             return None if symbols.raw else symbols
         if self._pages[page, PageColumn.VALUES] in (Stored.STRINGS, Stored.ZIPPED):
             return None
@@ -176,13 +212,13 @@ class _TextPages(KnownPages[PageItems | SymbolTable]):
         if plan.form is PointForm.STRINGS:
             block: Block = VariableWidth(*read_block(packed, count))
         else:
-            block = plan.parts[number].block(packed)
+            block = plan.dictionaries[number].block(packed)
         if not isinstance(block, VariableWidth):
             raise CorruptFile(f"values of a fixed width where {plan.data_type} was expected")
         return _page_items(block, is_text(plan.data_type))
 
     def bytes_of(self, part: PageItems | SymbolTable) -> int:
-        """Return how many bytes are kept of a page: of a dictionary, not of symbols."""
+        """Return how many bytes a part takes: a dictionary, not symbols."""
         return len(part.text) + part.offsets.nbytes if isinstance(part, PageItems) else 0
 
 
@@ -197,7 +233,7 @@ def _page_items(block: VariableWidth, has_text: bool) -> PageItems:
     return PageItems(offsets, text, has_text and is_utf8(compact_offsets(offsets), text))
 
 
-def _array(found: TextRows, data_type: pa.DataType, count: int) -> pa.Array:
+def _make_array(found: TextRows, data_type: pa.DataType, count: int) -> pa.Array:
     validity = None if found.validity is None else pa.py_buffer(found.validity)
     buffers = [validity, pa.py_buffer(found.offsets), pa.py_buffer(found.text)]
     array = pa.Array.from_buffers(data_type, count, buffers, found.nulls)
@@ -206,5 +242,5 @@ def _array(found: TextRows, data_type: pa.DataType, count: int) -> pa.Array:
     return array
 
 
-def _aligned(sizes: Ints) -> Ints:
+def _align(sizes: Ints) -> Ints:
     return (sizes + ALIGN - 1) // ALIGN * ALIGN

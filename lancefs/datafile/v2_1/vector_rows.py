@@ -27,8 +27,9 @@ class VectorPlan(NamedTuple):
     Attributes:
         data_type: The type of the column.
         width: Bytes of a vector.
-        first_rows: First row of each page; then the number of rows of the column.
-        places: Where the first row of each page is in the file.
+        first_rows: First row of each page, then the number of rows of the column: int64, shape
+            (pages + 1,).
+        places: Where the first row of each page is in the file: int64, shape (pages,).
         span: Byte range of the file that has all pages.
     """
 
@@ -42,8 +43,8 @@ class VectorPlan(NamedTuple):
         """Return rows.
 
         Args:
-            data: The bytes of the file in `span`.
-            rows: The rows, ascending and each once, at least one.
+            data: The bytes of the file in `span`: uint8, shape (bytes,).
+            rows: The rows: int64, shape (rows,), ascending and each once, at least one.
 
         Raises:
             CorruptFile: There is no such row.

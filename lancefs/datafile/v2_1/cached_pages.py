@@ -1,4 +1,4 @@
-"""What has to be known of pages beside their plans, as dictionaries, once rows of them are read."""
+"""What kernels need of pages beside their plans, as dictionaries; cached once rows are read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lancefs.datafile.v2_1.point_plans import LeafPlan
 from lancefs.storage import Bytes
 
 _Part = TypeVar("_Part")
-# Bytes of dictionaries that are kept for pages that were read, but are not read now.
+# Bytes of dictionaries that are cached for pages that were read, but are not read now.
 _MAX_BYTES = 4 * 1024 * 1024
 
 
@@ -23,18 +23,18 @@ class ReadOtherwise(Exception):
     """Kernels do not read some columns, and nothing says that they are damaged."""
 
 
-class _KnownSoFar(NamedTuple, Generic[_Part]):
-    """What is known so far.
+class _PageCache(NamedTuple, Generic[_Part]):
+    """What is cached of some pages.
 
     Attributes:
-        parts: What the kernel has to know.
-        are_known: For each page, whether it is known.
-        kept: Bytes that are kept of each page.
+        parts: What the kernel needs of each page.
+        are_cached: For each page, whether its part is cached: bool, shape (pages,).
+        sizes: Bytes that are cached of each page: int64, shape (pages,).
     """
 
     parts: PageParts[_Part]
-    are_known: Mask
-    kept: Ints
+    are_cached: Mask
+    sizes: Ints
 
 
 class PlainSource(NamedTuple):
@@ -54,13 +54,15 @@ class PlainSource(NamedTuple):
     pages: Ints
 
 
-class KnownPages(ABC, Generic[_Part]):
-    """What is known of the pages of some leaves, which threads read at the same time.
+class CachedPages(ABC, Generic[_Part]):
+    """What is cached of the pages of some leaves, which threads read at the same time.
+
+    A part is what a kernel needs of one page: a dictionary, or symbols of FSST.
 
     Args:
         plans: The plan of each leaf.
         pages: Their pages, with positions within the bytes that are read.
-        parts: What a kernel has to know of them, of which nothing is known yet.
+        parts: What a kernel needs of them, of which nothing is cached yet.
     """
 
     def __init__(self, plans: Sequence[LeafPlan], pages: Ints, parts: PageParts[_Part]) -> None:
@@ -70,11 +72,11 @@ class KnownPages(ABC, Generic[_Part]):
             (leaf, number) for leaf, plan in enumerate(plans) for number in range(len(plan.pages))
         ]
         none = np.zeros(len(pages), np.bool_)
-        self._known = _KnownSoFar(parts, none, np.zeros(len(pages), np.int64))
+        self._cache = _PageCache(parts, none, np.zeros(len(pages), np.int64))
 
     @abstractmethod
     def read_part(self, page: int, data: Bytes) -> _Part | None:
-        """Return what has to be known of a page; None where it is nothing.
+        """Return what the kernel needs of a page; None where it is nothing.
 
         Args:
             page: The number of the page.
@@ -83,20 +85,20 @@ class KnownPages(ABC, Generic[_Part]):
         Raises:
             CorruptFile: The dictionary is damaged.
             UnsupportedFeature: It is of a kind that is not known.
-            ReadOtherwise: It has something that only the general way takes.
+            ReadOtherwise: It has something that only the page-by-page path takes.
         """
 
     @abstractmethod
     def bytes_of(self, part: _Part) -> int:
-        """Return how many bytes are kept of a page."""
+        """Return how many bytes a part takes."""
 
     @property
     def cost(self) -> int:
-        """Bytes that are kept."""
-        return int(self._known.kept.sum())
+        """Bytes that are cached."""
+        return int(self._cache.sizes.sum())
 
     def parts_of(self, data: Bytes, rows: tuple[int, int]) -> PageParts[_Part]:
-        """Return what has to be known of the pages that hold rows.
+        """Return what the kernel needs of the pages that hold rows.
 
         Args:
             data: See `read_part`.
@@ -107,22 +109,22 @@ class KnownPages(ABC, Generic[_Part]):
             UnsupportedFeature: See `read_part`.
             ReadOtherwise: See `read_part`.
         """
-        known, first = self._known, self._pages[:, PageColumn.FIRST_ROW]
+        cache, first = self._cache, self._pages[:, PageColumn.FIRST_ROW]
         holds = (first < rows[1]) & (first + self._pages[:, PageColumn.ROWS] > rows[0])
-        wanted = np.flatnonzero(holds & ~known.are_known)
+        wanted = np.flatnonzero(holds & ~cache.are_cached)
         if not len(wanted):
-            return known.parts
-        # A copy, since another thread may read with what is known so far.
-        known = _KnownSoFar(known.parts.copy(), known.are_known.copy(), known.kept.copy())
+            return cache.parts
+        # A copy, since another thread may read with what is cached so far.
+        cache = _PageCache(cache.parts.copy(), cache.are_cached.copy(), cache.sizes.copy())
         if self.cost > _MAX_BYTES:
-            left = np.flatnonzero(~holds & (known.kept > 0))
-            known.are_known[left], known.kept[left] = False, 0
+            left = np.flatnonzero(~holds & (cache.sizes > 0))
+            cache.are_cached[left], cache.sizes[left] = False, 0
             for page in left.tolist():
-                known.parts.put(page, None)
+                cache.parts.put(page, None)
         for page in wanted.tolist():
             part = self.read_part(page, data)
-            known.parts.put(page, part)
-            known.are_known[page] = True
-            known.kept[page] = 0 if part is None else self.bytes_of(part)
-        self._known = known
-        return known.parts
+            cache.parts.put(page, part)
+            cache.are_cached[page] = True
+            cache.sizes[page] = 0 if part is None else self.bytes_of(part)
+        self._cache = cache
+        return cache.parts

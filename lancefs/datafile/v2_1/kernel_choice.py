@@ -1,0 +1,69 @@
+"""How many rows kernels read quicker than the page-by-page path does (2.0 and later).
+
+The page-by-page path costs Python some time for each leaf, and some hundred microseconds for each
+range of rows, however few these are; for many rows of a column, whole pages are quicker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.row_ranges import count_rows
+
+# Most rows of a point read, and most of the rows of a column: of more, whole pages are quicker.
+MAX_ROWS = 4096
+_MAX_SHARE = 1 / 4
+# Rows up to which a column is read by a point read also as a whole.
+_FEW_OF_ALL = 256
+# Most items of lists that the rows of a point read are likely to have.
+_MAX_ITEMS = 64 * 1024
+# Contiguous rows of so many leaves or more take point reads too, up to so many rows.
+_MIN_LEAVES, _MAX_CONTIGUOUS = 16, 16 * 1024
+# So do spans of rows that lie apart, such as pages of an index: of a block of packed numbers each
+# at least, and of so many rows on average and in all at most that memory is used again.
+_MIN_SPAN, _MAX_SPAN, _MAX_OF_SPANS = 1024, 64 * 1024, 1024 * 1024
+# Contiguous rows of columns of which some are not plain are read by the kernels of plain columns
+# where they are more than these.
+_FEW_PLAIN = 256
+
+
+def is_worthwhile(count: int, rows: int, values: int, most: int = MAX_ROWS) -> bool:
+    """Whether rows are few enough to be read singly.
+
+    Args:
+        count: Number of wanted rows.
+        rows: Number of rows of the column.
+        values: Number of values of these, which are the items where the column has lists.
+        most: Rows that are read in this way at most; see `most_rows`.
+    """
+    is_few = 0 < count <= min(most, max(int(rows * _MAX_SHARE), _FEW_OF_ALL))
+    return is_few and count * values // rows <= max(most, _MAX_ITEMS)
+
+
+def most_rows(ranges: Sequence[RowRange]) -> int:
+    """Return how many rows in some ranges are read by the kernel at most.
+
+    Rows that follow each other are unpacked a block at a time, and the page-by-page path takes some
+    hundred microseconds for each range.
+    """
+    if len(ranges) < 2 or count_rows(ranges) < _MIN_SPAN * len(ranges):
+        return MAX_ROWS
+    return min(_MAX_SPAN * len(ranges), _MAX_OF_SPANS)
+
+
+def are_contiguous(leaves: int, ranges: Sequence[RowRange]) -> bool:
+    """Whether contiguous rows of so many leaves are quicker read by a point read."""
+    return leaves >= _MIN_LEAVES and len(ranges) == 1 and 0 < count_rows(ranges) <= _MAX_CONTIGUOUS
+
+
+def are_plainly_read(are_numbers: bool, ranges: Sequence[RowRange]) -> bool:
+    """Whether rows of plain columns are quicker read by a kernel of theirs; see `PlainColumns`.
+
+    Args:
+        are_numbers: Whether all columns may be plain. Few rows of others beside them are quicker
+            read with them, by one call of another kernel.
+        ranges: The rows.
+    """
+    count = count_rows(ranges) if len(ranges) == 1 else 0
+    return count > (0 if are_numbers else _FEW_PLAIN)

@@ -1,0 +1,281 @@
+"""How a kernel reads a page: a plan, made of the description of the page (2.1 and later).
+
+A plan is a row of numbers: where the buffers of a page are, and how its values and levels are
+stored; see `kernels.points.PageColumn`. A page that the kernel does not support has no plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from lancefs.datafile.arrays import has_offsets
+from lancefs.datafile.container import Page
+from lancefs.datafile.kernels.points import Stored
+from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
+from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
+from lancefs.datafile.v2_1.levels import Layer, parse_layers
+from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, FullZipLayout
+
+if TYPE_CHECKING:
+    from lancefs.datafile.v2_1.layouts.fullzip_page import FullZip
+
+# Most bytes of the chunk table of a page, which is walked up to its end for every read.
+MAX_TABLE_BYTES = 64 * 1024
+# In place of the bits of a value: an Arrow dictionary of strings; decimals whose low 64 bits are
+# given.
+CODED, DECIMAL64 = -1, -2
+DECIMAL64_BITS = 64
+SPAN_BITS = 128  # the start and the end of a string
+
+_WIDTHS = (8, 16, 32, 64)  # bits of values that are bit-packed
+_MAX_BITS = 256  # of a plain value: those of a decimal
+_LEVEL_BITS = 16
+
+
+class PointForm(Enum):
+    """What the kernel gives for a leaf."""
+
+    VALUES = "values"
+    STRINGS = "strings"
+    CODES = "codes"  # strings that are compressed with FSST
+    INDICES = "indices"  # into the dictionaries of the pages
+
+
+# The form of the values of a page and the bits of each; and the columns of its plan from
+# `PageColumn.TABLE` on.
+_PlannedPage: TypeAlias = tuple[tuple[PointForm, int], tuple[int, ...]]
+
+
+class _ValuePlan(NamedTuple):
+    """How the values of a page are stored, and what the kernel gives for them."""
+
+    form: PointForm
+    bits: int
+    stored: Stored
+    stored_bits: int
+
+
+class PagePlan(NamedTuple):
+    """What the description of a page tells.
+
+    Attributes:
+        form: What the kernel gives, and the bits of each value; equal for all pages of a leaf.
+        stored: The columns of the plan from `PageColumn.ENTRY` to `WIDTH`.
+        items: Number of items of the dictionary.
+    """
+
+    form: tuple[PointForm, int]
+    stored: tuple[int, ...]
+    items: int
+
+
+@lru_cache(maxsize=256)
+def value_bits(data_type: pa.DataType) -> int | None:
+    """Return the bits of a value of a leaf; None where a kernel reads no such leaf.
+
+    They are 0 for strings, and `CODED` for an Arrow dictionary of strings.
+
+    Args:
+        data_type: The type of a field that is no outline.
+    """
+    if pa.types.is_nested(data_type):
+        return None
+    if pa.types.is_dictionary(data_type):
+        return CODED if has_offsets(data_type.value_type) else None
+    try:
+        bits = int(data_type.bit_width)
+    except ValueError:  # a type of variable width
+        return 0 if has_offsets(data_type) else None
+    return bits if 0 < bits <= _MAX_BITS else None
+
+
+def needs_dictionary(form: PointForm) -> bool:
+    """Whether a kernel needs a `PageDictionary` of each page for values of a form."""
+    return form in (PointForm.CODES, PointForm.INDICES)
+
+
+def description_of(page: Page) -> MiniBlock | FullZip | None:
+    """Return the description of a page; None for a layout that the kernel does not support."""
+    description = layout_of(page.encoding)
+    if isinstance(description, MiniBlock):
+        return description
+    if isinstance(description, partial):  # of constant pages, which come without full-zip ones
+        return None
+    from lancefs.datafile.v2_1.layouts.fullzip_page import FullZip
+
+    return description if isinstance(description, FullZip) else None
+
+
+def plan_page_in_file(
+    description: MiniBlock | FullZip, page: Page, bits: int, structs: int
+) -> _PlannedPage | None:
+    """Plan how the kernel reads a page, with the places of its buffers; None where it cannot."""
+    if isinstance(description, MiniBlock):
+        return _plan_chunks(description, page, bits, structs)
+    return None if bits else _plan_zipped(description.layout, page, structs)
+
+
+def _plan_chunks(
+    description: MiniBlock, page: Page, bits: int, structs: int
+) -> _PlannedPage | None:
+    plan = plan_page(description, bits, structs)
+    if plan is None or description.items != page.rows:
+        return None
+    description.check_buffers(page)
+    table, chunks = page.buffers[:2]
+    items = page.buffers[2] if description.has_dictionary else chunks
+    if table[1] - table[0] > MAX_TABLE_BYTES:
+        return None
+    return plan.form, (*table, *chunks, *plan.stored, *items, plan.items)
+
+
+def _plan_zipped(layout: FullZipLayout, page: Page, structs: int) -> _PlannedPage | None:
+    """Plan how the kernel reads a full-zip page of strings."""
+    if len(page.buffers) < 2:
+        return None
+    rows, index = page.buffers[:2]
+    layers, width = parse_layers(layout.layers), (index[1] - index[0]) // (page.rows + 1)
+    has_levels = layout.bits_def > 0
+    if layout.bits_rep or not _are_supported(layers, structs, has_levels):
+        return None
+    if layout.bits_def > _LEVEL_BITS:
+        return None
+    form, encoding = PointForm.STRINGS, layout.value_compression
+    if encoding.WhichOneof("compression") == "fsst":
+        form, encoding = PointForm.CODES, encoding.fsst.values
+    if _offset_bits(encoding) is None or layout.bits_per_offset not in _WIDTHS:
+        return None
+    if width not in (1, 2, 4, 8) or width * (page.rows + 1) != index[1] - index[0]:
+        return None
+    levels = (Stored.FLAT, layout.bits_def) if has_levels else (Stored.NONE, 0)
+    stored = width, Stored.ZIPPED, layout.bits_per_offset, *levels
+    return (form, SPAN_BITS), (*index, *rows, *stored, *rows, 0)
+
+
+@lru_cache(maxsize=256)  # pages of equal descriptions share one object
+def plan_page(description: MiniBlock, bits: int, structs: int) -> PagePlan | None:
+    """Return what a description tells; None where the kernel does not support such pages.
+
+    Args:
+        description: The description.
+        bits: Bits of a value; see `value_bits`.
+        structs: Number of structs around the values.
+    """
+    values, levels = plan_values(description, bits), _plan_levels(description, structs)
+    if values is None or levels is None:
+        return None
+    stored = description.width, values.stored, values.stored_bits, *levels
+    return PagePlan((values.form, values.bits), stored, description.dictionary_items)
+
+
+def plan_values(description: MiniBlock, bits: int) -> _ValuePlan | None:
+    """Return how values are stored; None where the kernel does not support it.
+
+    Args:
+        description: The description of the page.
+        bits: Bits of a value; see `value_bits`.
+    """
+    if description.buffers != 1 or (bits == CODED and not description.has_dictionary):
+        return None
+    encoding = description.layout.value_compression
+    if description.has_dictionary:
+        return _plan_indices(encoding, description.layout.dictionary, bits)
+    if bits == DECIMAL64:
+        is_plain = _flat_bits(encoding) == 2 * DECIMAL64_BITS
+        plan = PointForm.VALUES, DECIMAL64_BITS, Stored.DECIMAL64, DECIMAL64_BITS
+        return _ValuePlan(*plan) if is_plain else None
+    if bits:
+        stored = _stored_as(encoding, bits)
+        return None if stored is None else _ValuePlan(PointForm.VALUES, bits, stored, bits)
+    form = PointForm.STRINGS
+    if encoding.WhichOneof("compression") == "fsst":
+        form, encoding = PointForm.CODES, encoding.fsst.values
+    width = _offset_bits(encoding)
+    return None if width is None else _ValuePlan(form, SPAN_BITS, Stored.STRINGS, width)
+
+
+def _plan_indices(
+    encoding: CompressiveEncoding, items: CompressiveEncoding, bits: int
+) -> _ValuePlan | None:
+    width = int(encoding.inline_bitpacking.uncompressed_bits_per_value)
+    if width not in _WIDTHS or _stored_as(encoding, width) is not Stored.PACKED:
+        return None
+    if not bits and _offset_bits(items) is not None:
+        return _ValuePlan(PointForm.STRINGS, SPAN_BITS, Stored.LOOKED_UP, width)
+    return _ValuePlan(PointForm.INDICES, width, Stored.PACKED, width)
+
+
+def _are_supported(layers: Sequence[Layer], structs: int, has_levels: bool) -> bool:
+    """Whether a page has no lists and no null structs, so that its levels tell nulls of values."""
+    if len(layers) != 1 + structs or any(layer.is_list for layer in layers):
+        return False
+    own, *around = layers
+    return not has_levels or (own.nullable and not any(layer.nullable for layer in around))
+
+
+def _plan_levels(description: MiniBlock, structs: int) -> tuple[int, int] | None:
+    """Return how levels are stored, and the bits of a level that is packed apart from its width."""
+    if description.has_rep or not _are_supported(description.layers, structs, description.has_def):
+        return None
+    if not description.has_def:
+        return Stored.NONE, 0
+    return stored_levels(description.layout.def_compression)
+
+
+def stored_levels(encoding: CompressiveEncoding) -> tuple[int, int] | None:
+    """Return how levels are stored, and the bits of a level that is packed apart from its width.
+
+    Args:
+        encoding: The encoding of repetition or definition levels.
+
+    Returns:
+        None where the kernel does not support it.
+    """
+    match encoding.WhichOneof("compression"):
+        case "flat" | "inline_bitpacking":
+            stored = _stored_as(encoding, _LEVEL_BITS)
+            return None if stored is None else (stored, 0)
+        case "out_of_line_bitpacking":
+            packed = encoding.out_of_line_bitpacking
+            width = _flat_bits(packed.values) or 0
+            if packed.uncompressed_bits_per_value != _LEVEL_BITS or not 0 < width <= _LEVEL_BITS:
+                return None
+            return Stored.PACKED_APART, width
+        case "rle":
+            widths = _flat_bits(encoding.rle.values), _flat_bits(encoding.rle.run_lengths)
+            return (Stored.RUNS, 0) if widths == (_LEVEL_BITS, 8) else None
+        case _:
+            return None
+
+
+def _stored_as(encoding: CompressiveEncoding, bits: int) -> Stored | None:
+    """Return how values of so many bits are stored, if they are plain or bit-packed."""
+    match encoding.WhichOneof("compression"):
+        case "flat":
+            is_supported = _flat_bits(encoding) == bits and (bits == 1 or bits % 8 == 0)
+            return Stored.FLAT if is_supported else None
+        case "inline_bitpacking" if not encoding.inline_bitpacking.HasField("values"):
+            packed = encoding.inline_bitpacking.uncompressed_bits_per_value
+            return Stored.PACKED if packed == bits and bits in _WIDTHS else None
+        case _:
+            return None
+
+
+def _offset_bits(encoding: CompressiveEncoding) -> int | None:
+    """Return the bits of the offsets of plain strings; None for any other encoding."""
+    if encoding.WhichOneof("compression") != "variable" or encoding.variable.HasField("values"):
+        return None
+    bits = _flat_bits(encoding.variable.offsets)
+    return bits if bits in (32, 64) else None
+
+
+def _flat_bits(encoding: CompressiveEncoding) -> int | None:
+    """Return the bits of plain values; None for any other encoding."""
+    if encoding.WhichOneof("compression") != "flat" or encoding.flat.HasField("data"):
+        return None
+    return int(encoding.flat.bits_per_value)
