@@ -176,7 +176,7 @@ def test_a_fragment_lacks_no_row_that_an_index_puts_into_another_one(table: Path
 def test_a_fragment_is_tested_alone_where_many_rows_are_named(
     table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_use, "_FEW_ROWS", 0)
+    monkeypatch.setattr(index_use, "MAX_TESTED_ROWS", 0)
     dataset = lancefs.open(table)
     parts = [fragment.to_table(filter="id < 200") for fragment in dataset.get_fragments()]
     assert pa.concat_tables(parts).num_rows == 200
