@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckdb_adapter.sources.rows import Rows
-from duckdb_adapter.sources.tallies import MAX_VALUES, Tally, steps_of
+from duckdb_adapter.sources.value_counter import MAX_VALUES, ValueCounter, strides_of
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.datafile.logical_types import decimal64_type
 from lancefs.errors import LanceError
@@ -60,10 +60,10 @@ class CombinationCounts(NamedTuple):
     def of(self, paths: Sequence[str]) -> CombinationCounts:
         """Return the combinations of some of the columns."""
         values = {path: self.values[path] for path in paths}
-        steps = steps_of([len(each) for each in values.values()])
+        strides = strides_of([len(each) for each in values.values()])
         numbers = np.zeros(len(self.counts), np.int64)
-        for path, step in zip(paths, steps, strict=True):
-            numbers += self.places[path] * step
+        for path, stride in zip(paths, strides, strict=True):
+            numbers += self.places[path] * stride
         _, first, which = np.unique(numbers, return_index=True, return_inverse=True)
         counts = np.zeros(len(first), np.int64)
         np.add.at(counts, which, self.counts)
@@ -223,7 +223,7 @@ def _counted(
     dataset: LanceDataset, paths: Sequence[str], **options: Any
 ) -> CombinationCounts | None:
     kinds = {path: type_of(dataset, path) for path in paths}
-    tally = Tally([not is_countable(kind) for kind in kinds.values()])
+    tally = ValueCounter([not is_countable(kind) for kind in kinds.values()])
     for batch in _read(dataset, paths, **options).to_batches():
         if not tally.add([_stored(array) for array in batch.columns]):
             return None

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckdb_adapter.sources.column_values import string_values
-from duckdb_adapter.sources.tallies import MAX_COMBINATIONS, Items, Zeros, steps_of
+from duckdb_adapter.sources.value_counter import MAX_COMBINATIONS, StringCodes, Zeros, strides_of
 from lancefs.datafile.buffers import Array, to_arrow_numbers
 from lancefs.errors import ReadFailed
 from lancefs.lance_dataset import LanceDataset
@@ -18,8 +18,8 @@ from lancefs.lance_dataset import LanceDataset
 class Combinations:
     """Numbers rows by the values of some columns.
 
-    The number of a row is a sum, to which each column adds a step, times the position of its value.
-    A value that is missing has the position after all others.
+    The number of a row is a sum, to which each column adds a stride times the position of its
+    value. A value that is missing has the position after all others.
 
     Args:
         uri: The table, for messages.
@@ -31,10 +31,10 @@ class Combinations:
         self._values = {
             name: pa.concat_arrays([each, pa.nulls(1, each.type)]) for name, each in values.items()
         }
-        self._items = [Items(each.to_pylist()) for each in self._values.values()]
+        self._items = [StringCodes(each.to_pylist()) for each in self._values.values()]
         sizes = [len(each) for each in self._values.values()]
         self._zeros = Zeros()
-        self._steps = steps_of(sizes)
+        self._strides = strides_of(sizes)
         self.count = prod(sizes)
         # DuckDB groups by a byte without hashing.
         self.dtype = np.dtype(np.uint8 if self.count <= 256 else np.int32)
@@ -47,8 +47,8 @@ class Combinations:
     def table(self, numbers: Array) -> pa.Table:
         """Return the values of the columns for some numbers."""
         columns = {
-            name: values.take(to_arrow_numbers(numbers // step % len(values)))
-            for (name, values), step in zip(self._values.items(), self._steps, strict=True)
+            name: values.take(to_arrow_numbers(numbers // stride % len(values)))
+            for (name, values), stride in zip(self._values.items(), self._strides, strict=True)
         }
         return pa.table(columns)
 
@@ -62,8 +62,8 @@ class Combinations:
             ReadFailed: There are values that were not there before.
         """
         sums: Array | None = self._zeros.of(len(arrays[0]))
-        for items, step, array in zip(self._items, self._steps, arrays, strict=True):
-            sums = None if sums is None else items.add(array, step, sums)
+        for items, stride, array in zip(self._items, self._strides, arrays, strict=True):
+            sums = None if sums is None else items.add(array, stride, sums)
         if sums is None:
             raise ReadFailed(
                 f"{self._uri}: a column has other values than a moment ago; a data file was "

@@ -23,7 +23,7 @@ from roads import (
     needs_install,
 )
 
-from duckdb_adapter.sources import column_values, extremes, tallies
+from duckdb_adapter.sources import column_values, extremes, value_counter
 
 pytestmark = needs_install
 
@@ -89,7 +89,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of any length are long, and few values are many."""
     monkeypatch.setattr(column_values, "MIN_ROWS", 10)
-    monkeypatch.setattr(tallies, "MAX_VALUES", 3)
+    monkeypatch.setattr(value_counter, "MAX_VALUES", 3)
 
 
 # Queries over {t} that use nothing but extremes, and how many rows there are.

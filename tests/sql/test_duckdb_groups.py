@@ -19,7 +19,7 @@ from roads import assert_same_rows, connect, native_rows, needs_install
 import duckdb_adapter
 import lancefs
 from duckdb_adapter import rewrites
-from duckdb_adapter.sources import column_values, combinations, groups, tallies
+from duckdb_adapter.sources import column_values, combinations, groups, value_counter
 from duckdb_adapter.sources.combinations import Combinations
 from duckdb_adapter.sources.groups import GROUP, GroupedRows
 
@@ -258,7 +258,7 @@ def test_columns_with_many_values_are_not_numbered(
     assert not _is_grouped(con, query)
     monkeypatch.undo()
     monkeypatch.setattr(groups, "_MIN_ROWS", 10)
-    monkeypatch.setattr(tallies, "MAX_VALUES", 100)
+    monkeypatch.setattr(value_counter, "MAX_VALUES", 100)
     lance.dataset(str(path)).delete("id = 7")  # another version, whose values nobody has seen
     assert not _is_grouped(con, query)
 

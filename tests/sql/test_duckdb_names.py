@@ -221,7 +221,7 @@ def test_storage_options_reach_the_store(remote: str) -> None:
     ],
 )
 def test_names_are_taken_apart(name: str, url: str, ref: str | None) -> None:
-    assert parse_name(name)[0] == TableName(url, ref, is_plain=False)
+    assert parse_name(name)[0] == TableName(url, ref, lacks_suffix=False)
 
 
 @pytest.mark.parametrize("name", ["", "lance://history.arrow::s3://b/t.lance", "a\0b"])

@@ -24,7 +24,7 @@ from roads import (
     needs_install,
 )
 
-from duckdb_adapter.sources import column_values, tallies, value_counts
+from duckdb_adapter.sources import column_values, value_counter, value_counts
 from duckdb_adapter.sources.combinations import Combinations
 from lancefs.errors import ReadFailed
 
@@ -194,7 +194,7 @@ def test_columns_of_many_values_are_asked_once(
     native: Any, table: Path, reads: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     con = connect("install")
-    monkeypatch.setattr(tallies, "MAX_VALUES", 30)
+    monkeypatch.setattr(value_counter, "MAX_VALUES", 30)
     lance.dataset(str(table)).delete("false")  # another version, whose values nobody has seen
     for query in ("SELECT sum(id) FROM {t}", "SELECT count(DISTINCT host) FROM {t}"):
         assert_same_rows(con, native, table, query)
@@ -212,7 +212,7 @@ def test_many_combinations_are_read(
         del reads[:]
         assert_same_rows(con, native, table, query)
         assert reads != []
-    monkeypatch.setattr(tallies, "MAX_COMBINATIONS", 100)
+    monkeypatch.setattr(value_counter, "MAX_COMBINATIONS", 100)
     lance.dataset(str(table)).delete("false")
     for _ in range(3):
         del reads[:]

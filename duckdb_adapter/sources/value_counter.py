@@ -36,7 +36,7 @@ class Zeros:
         return zeros[:rows]
 
 
-class _Numbers:
+class _NumberCodes:
     """Positions of whole numbers, in the order in which they were met; null is one of them."""
 
     def __init__(self) -> None:
@@ -69,11 +69,11 @@ class _Numbers:
         for value in numbers:
             self._positions[value - self._least] = self.values[value]
 
-    def add(self, array: pa.Array, step: int, sums: Array) -> Array | None:
-        """Add the positions of values, times a step; None where a value has none."""
+    def add(self, array: pa.Array, stride: int, sums: Array) -> Array | None:
+        """Add the positions of values, times a stride; None where a value has none."""
         numbers = numbers_of(array)
         if not array.null_count:
-            return add_positions(numbers, self._least, self._positions * np.int32(step), sums)
+            return add_positions(numbers, self._least, self._positions * np.int32(stride), sums)
         if None not in self.values:
             return None
         is_null = mask_of(array.is_null())
@@ -81,13 +81,13 @@ class _Numbers:
         if not is_null.all():
             # Below the nulls may be any number: one that has a position stands there.
             numbers = np.where(is_null, numbers.dtype.type(self._least), numbers)
-            found = add_positions(numbers, self._least, self._positions * np.int32(step), sums)
+            found = add_positions(numbers, self._least, self._positions * np.int32(stride), sums)
         if found is not None:
-            found[is_null] = sums[is_null] + self.values[None] * step
+            found[is_null] = sums[is_null] + self.values[None] * stride
         return found
 
 
-class Items:
+class StringCodes:
     """Positions of the items of dictionaries, in the order in which they were met.
 
     Args:
@@ -111,9 +111,9 @@ class Items:
         self._last = None
         return len(self.values) <= MAX_VALUES
 
-    def add(self, array: pa.DictionaryArray, step: int, sums: Array) -> Array | None:
-        """Add the positions of values, times a step; None where a value has none."""
-        positions = self._positions_of(array.dictionary) * np.int32(step)
+    def add(self, array: pa.DictionaryArray, stride: int, sums: Array) -> Array | None:
+        """Add the positions of values, times a stride; None where a value has none."""
+        positions = self._positions_of(array.dictionary) * np.int32(stride)
         codes = numbers_of(array.indices, len(array.dictionary))
         return add_positions(codes, 0, positions, sums)
 
@@ -133,10 +133,10 @@ class _Column(Protocol):
 
     def learn(self, array: Any) -> bool: ...
 
-    def add(self, array: Any, step: int, sums: Array) -> Array | None: ...
+    def add(self, array: Any, stride: int, sums: Array) -> Array | None: ...
 
 
-class Tally:
+class ValueCounter:
     """Counts rows by the values of some columns.
 
     Args:
@@ -144,7 +144,9 @@ class Tally:
     """
 
     def __init__(self, are_encoded: Sequence[bool]) -> None:
-        self._columns: list[_Column] = [Items() if each else _Numbers() for each in are_encoded]
+        self._columns: list[_Column] = [
+            StringCodes() if each else _NumberCodes() for each in are_encoded
+        ]
         self._zeros = Zeros()
         self._counts = np.zeros(1, np.int64)
         self._sizes = [1] * len(are_encoded)
@@ -166,8 +168,10 @@ class Tally:
     def _sums(self, arrays: Sequence[pa.Array]) -> Array | None:
         """Return the number of the combination of each row; None where a value is new."""
         sums: Array | None = self._zeros.of(len(arrays[0]))
-        for column, step, array in zip(self._columns, steps_of(self._sizes), arrays, strict=True):
-            sums = None if sums is None else column.add(array, step, sums)
+        for column, stride, array in zip(
+            self._columns, strides_of(self._sizes), arrays, strict=True
+        ):
+            sums = None if sums is None else column.add(array, stride, sums)
         return sums
 
     def _grow(self, sizes: list[int]) -> None:
@@ -175,8 +179,10 @@ class Tally:
         places, counts = self.combinations()
         self._counts, self._sizes = np.zeros(prod(sizes), np.int64), sizes
         if len(counts):
-            steps = steps_of(sizes)
-            of_combinations = (place * step for place, step in zip(places, steps, strict=True))
+            strides = strides_of(sizes)
+            of_combinations = (
+                place * stride for place, stride in zip(places, strides, strict=True)
+            )
             self._counts[sum(of_combinations)] = counts
 
     def values(self) -> list[list[Any]]:
@@ -187,12 +193,12 @@ class Tally:
         """Return the combinations that there are, by the places of their values, and their rows."""
         numbers = np.flatnonzero(self._counts)
         places = [
-            numbers // step % size
-            for step, size in zip(steps_of(self._sizes), self._sizes, strict=True)
+            numbers // stride % size
+            for stride, size in zip(strides_of(self._sizes), self._sizes, strict=True)
         ]
         return places, self._counts[numbers]
 
 
-def steps_of(sizes: Sequence[int]) -> list[int]:
+def strides_of(sizes: Sequence[int]) -> list[int]:
     """Return what the position of each column counts for in the number of a combination."""
     return [prod(sizes[place + 1 :]) for place in range(len(sizes))]
