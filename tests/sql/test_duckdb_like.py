@@ -28,7 +28,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "host": pa.array([f"host-{n % 20:02d}" for n in range(ROWS)]),
             "text": pa.array([f"request {n} took {n % 700} ms" for n in range(ROWS)]),
             "word": pa.array([WORDS[n] if n else None for n in random.integers(0, 13, ROWS)]),
-            "req": pa.array([{"host": f"host-{n % 3}"} for n in range(ROWS)]),
+            "req": pa.array([{"host": f"host-{n % 3}", "size": n} for n in range(ROWS)]),
         }
     )
     path = tmp_path_factory.mktemp("like") / "logs.lance"
@@ -59,7 +59,7 @@ def filters(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 # Queries over {t} that use rows with certain texts only, and what the scan is asked for.
-DECIMAL64 = [
+LEAVING_ROWS_OUT = [
     ("SELECT count(*), min(id) FROM {t} WHERE host LIKE '%-07%'", ["match_substring(host"]),
     ("SELECT * FROM {t} WHERE host LIKE 'host-1%' ORDER BY id", ["starts_with(host"]),
     ("SELECT id FROM {t} AS t WHERE t.text LIKE '%699 ms' ORDER BY id", ["ends_with(text"]),
@@ -88,13 +88,28 @@ DECIMAL64 = [
 
 
 @needs_install
-@pytest.mark.parametrize(("query", "asked"), DECIMAL64)
+@pytest.mark.parametrize(("query", "asked"), LEAVING_ROWS_OUT)
 def test_texts_that_cannot_match_are_left_out(
     native: Any, table: Path, filters: list[str], query: str, asked: list[str]
 ) -> None:
     assert_same_rows(connect("install"), native, table, query)
     assert len(filters) == 1
     assert all(part in filters[0] for part in asked)
+
+
+@needs_install
+def test_of_rows_that_may_match_the_members_are_read_that_are_used(
+    native: Any, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[set[str], bool]] = []
+
+    def note(options: dict[str, Any]) -> None:
+        seen.append(({*options["columns"]}, options.get("filter") is not None))
+
+    note_scans(monkeypatch, note)
+    query = "SELECT sum(req.size), count(word) FROM {t} WHERE text LIKE '%699 ms'"
+    assert_same_rows(connect("install"), native, table, query)
+    assert seen[-1] == ({"req.size", "word", "text"}, True)
 
 
 # Queries over {t} that use other rows, too, or whose conditions are not on a text alone.

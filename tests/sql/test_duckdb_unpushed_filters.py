@@ -55,7 +55,7 @@ def filters(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 # Queries over {t} that use few rows, and what the scan is asked for.
-DECIMAL64 = [
+LEAVING_ROWS_OUT = [
     (
         "FROM {t} WHERE ts >= '2026-01-03 12:00:00' ORDER BY id",
         ["ts >= 2026-01-03 12:00:00.000000000"],
@@ -97,7 +97,7 @@ DECIMAL64 = [
 
 
 @needs_install
-@pytest.mark.parametrize(("query", "asked"), DECIMAL64)
+@pytest.mark.parametrize(("query", "asked"), LEAVING_ROWS_OUT)
 def test_rows_that_do_not_pass_are_left_out(
     native: Any, table: Path, filters: list[str], query: str, asked: list[str]
 ) -> None:
