@@ -21,7 +21,7 @@ from lancefs.datafile.container import parse_description
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels.footers import FileColumn
 from lancefs.datafile.kernels.points import PageColumn
-from lancefs.datafile.row_ranges import rows_of
+from lancefs.datafile.row_ranges import count_rows, rows_of
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
 from lancefs.datafile.v2_1.page_plans import (
@@ -41,6 +41,7 @@ _SUPPORTED_VERSIONS = ((2, 1), (2, 3))  # the first and the last
 # Columns of the table of files that are columns of the table of pages.
 _BUFFERS = slice(FileColumn.FIRST, FileColumn.SECOND_END + 1)
 _ITEMS = slice(FileColumn.THIRD, FileColumn.THIRD_END + 1)
+_POSITION_BITS = 64  # of a wanted row
 _CHUNKS = slice(FileColumn.SECOND, FileColumn.SECOND_END + 1)
 
 
@@ -158,15 +159,18 @@ def decode_small(files: SmallFiles, supported: Sequence[SupportedField], tables:
                 plans[field.id] = plan
     if not plans:
         return SmallRows({})
-    wanted = _wanted(files)
+    ranges = files.ranges
+    count = int(rows.sum()) if ranges is None else sum(map(count_rows, ranges))
+    bits = _POSITION_BITS + sum(plan.bits for plan in plans.values())
     try:
-        reserve(len(wanted) * sum(plan.bits for plan in plans.values()) // 8, len(data))
+        # The number of rows is what the files tell, and no page was opened yet.
+        reserve(count * bits // 8, len(data))
+        wanted = _wanted(files)
         points = read_points([PointSource(PlanTable([*plans.values()]), wanted, data, 0)])
     except CorruptFile as error:
         return SmallRows({}, error)
     except (MemoryLimitExceeded, UnsupportedFeature):
         return SmallRows({})
-    ranges = files.ranges
     count_pages(len(plans) * (len(rows) if ranges is None else sum(map(bool, map(len, ranges)))))
     return SmallRows(dict(zip(plans, points.arrays, strict=True)), size=points.size)
 
