@@ -270,7 +270,7 @@ def _wanted_items(
         return none, none, values, np.ones(len(rows), np.bool_)
     found = []
     for at in range(0, len(chunks.numbers), _CHUNKS_AT_ONCE):
-        some = _Chunks(*(column[at : at + _CHUNKS_AT_ONCE] for column in chunks))
+        some = _Chunks._make(column[at : at + _CHUNKS_AT_ONCE] for column in chunks)
         rep, definition, row_of, values = _items_of(data, some, levels, width)
         is_wanted = np.isin(row_of, rows)
         check_size(_ITEM_BYTES * int(np.count_nonzero(is_wanted)))

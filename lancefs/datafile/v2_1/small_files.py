@@ -41,8 +41,11 @@ _SUPPORTED_VERSIONS = ((2, 1), (2, 3))  # the first and the last
 # Columns of the table of files that are columns of the table of pages.
 _BUFFERS = slice(FileColumn.FIRST, FileColumn.SECOND_END + 1)
 _ITEMS = slice(FileColumn.THIRD, FileColumn.THIRD_END + 1)
-_POSITION_BITS = 64  # of a wanted row
 _CHUNKS = slice(FileColumn.SECOND, FileColumn.SECOND_END + 1)
+_POSITION_BITS = 64  # of a wanted row
+# Most rows of a byte of the chunks that kernels support: a block of 1024 numbers of no bits has a
+# chunk of 8 bytes at least.
+_MAX_ROWS_OF_BYTE = 128
 
 
 class _ToldColumn(IntEnum):
@@ -221,6 +224,8 @@ def _plan(field: Field, bits: int, pages: Ints, rows: Ints, data: Bytes) -> Leaf
     tables = pages[:, FileColumn.FIRST_END] - pages[:, FileColumn.FIRST]
     is_sound = (own == rows) & (own == told[:, _ToldColumn.VALUE_COUNT])
     is_sound &= pages[:, FileColumn.BUFFERS] >= told[:, _ToldColumn.BUFFERS]
+    chunks = pages[:, FileColumn.SECOND_END] - pages[:, FileColumn.SECOND]
+    is_sound &= own <= _MAX_ROWS_OF_BYTE * chunks
     if not (is_sound & (tables <= MAX_TABLE_BYTES)).all():
         return None
     has_dictionary = told[:, _ToldColumn.HAS_DICTIONARY, np.newaxis] > 0
