@@ -408,6 +408,103 @@ def a_long_string_for_every_row(path: Path) -> None:
     write_table(path, TEXT, [page], rows)
 
 
+# --- pages of many values in few bytes ---
+
+
+def nullable_page(rows: int, levels: Sequence[int]) -> PageOf:
+    """A page of numbers of 32 bits with definition levels."""
+    layout = pb.MiniBlockLayout(
+        def_compression=flat_of(16),
+        value_compression=flat_of(32),
+        layers=[ITEM, NULLABLE],
+        num_buffers=1,
+        num_items=rows,
+    )
+    parts = [(2, np.array(levels, "<u2").tobytes()), (4, bytes(4 * rows))]
+    chunks = [chunk(rows, parts)]
+    return PageOf(rows, mini_block(layout), [table_of(chunks), chunks[0]])
+
+
+def page_without_levels(rows: int) -> PageOf:
+    """A page of numbers in structs that are not null, of which only eight are there."""
+    layout = pb.MiniBlockLayout(
+        value_compression=flat_of(32), layers=[ITEM, ITEM], num_buffers=1, num_items=rows
+    )
+    chunks = [chunk(0, [(4, bytes(32))])]
+    return PageOf(rows, mini_block(layout), [table_of(chunks), chunks[0]])
+
+
+def write_structs(
+    path: Path, members: Mapping[str, Sequence[PageOf]], rows: int, told: int | None = None
+) -> None:
+    """Write a table with a column of structs of numbers.
+
+    Args:
+        path: The table.
+        members: The pages of each member.
+        rows: Number of rows of the data file.
+        told: Number of rows that the manifest tells; None for those of the file.
+    """
+    column = pa.array([dict.fromkeys(members, 1)], pa.struct(dict.fromkeys(members, pa.int32())))
+    lance.write_dataset(pa.table({"a": column}), str(path), data_storage_version="2.1")
+    (file,) = (path / "data").iterdir()
+    write_file(file, [ColumnOf(pages) for pages in members.values()], rows)
+
+    def forge(manifest: table_pb2.Manifest) -> None:
+        (fragment,) = manifest.fragments
+        fragment.physical_rows = rows if told is None else told
+        fragment.files[0].file_size_bytes = file.stat().st_size
+
+    rewrite_manifest(path, forge)
+
+
+@bomb
+def members_without_levels_of_all_rows(path: Path) -> None:
+    pages = [nullable_page(4, [0, 1, 0, 1]), page_without_levels(MANY - 4)]
+    write_structs(path, {"v": pages, "w": pages}, MANY)
+
+
+@bomb
+def a_member_without_levels_longer_than_the_file(path: Path) -> None:
+    pages = [nullable_page(4, [0, 1, 0, 1]), page_without_levels(2**47)]
+    write_structs(path, {"v": pages}, 8, told=0)
+
+
+@bomb
+def a_long_member_beside_one_of_wrong_levels(path: Path) -> None:
+    long = [nullable_page(4, [0, 1, 0, 1]), page_without_levels(2**29 - 4)]
+    wrong = [nullable_page(8, [0, 1, 0, 1, 0, 7, 0, 0]), page_without_levels(2**29 - 8)]
+    write_structs(path, {"v": long, "w": wrong}, 2**29)
+
+
+def repeat_file(path: Path, count: int) -> None:
+    """Add fragments to a table, each with a copy of its only data file."""
+    (file,) = (path / "data").iterdir()
+    data = file.read_bytes()
+
+    def repeat(manifest: table_pb2.Manifest) -> None:
+        for number in range(1, count):
+            fragment = manifest.fragments.add()
+            fragment.CopyFrom(manifest.fragments[0])
+            fragment.id, fragment.files[0].path = number, f"{number}.lance"
+            (path / "data" / f"{number}.lance").write_bytes(data)
+        manifest.max_fragment_id = count - 1
+
+    rewrite_manifest(path, repeat)
+
+
+@bomb
+def small_files_of_many_rows(path: Path) -> None:
+    write_table(path, NUMBER, [values_page(2**24, flat_of(64), bytes(64))], 2**24)
+    repeat_file(path, 20)
+
+
+@bomb
+def small_files_of_billions_of_rows(path: Path) -> None:
+    write_table(path, NUMBER, [values_page(2**31, flat_of(64), bytes(64))], 2**31)
+    repeat_file(path, 20)
+
+
 # --- sparse pages of 2.3 ---
 
 

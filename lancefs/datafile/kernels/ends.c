@@ -1,19 +1,30 @@
 /* Where strings and lists end, as data files 2.0 store it; see ends.py. */
 #include "kernels.h"
 
+#define BLOCK 512 /* ends that are copied at once */
+
 /* Write the offsets of `count` rows, one or more, of which none is null; `before` is where the first
- * one begins. Return a number whose highest bit is set if they descend, or a row is null. */
+ * one begins, and `last` gets where the last one ends. Return a number whose highest bit is set if they
+ * descend, or a row is null. */
 static uint64_t rebase(const uint8_t *restrict ends, int64_t count, uint64_t before, uint64_t added,
-                       int32_t *restrict offsets) {
-    uint64_t end = load(ends, 8), previous, seen = end | (end - before) | (added - 1 - end);
+                       int32_t *restrict offsets, uint64_t *last) {
+    /* Each end is looked at twice, so that the loop has no branch, and needs nothing that the round
+     * before has found. A file that is rewritten meanwhile must not tell two ends. */
+    uint64_t copied[BLOCK + 1], seen = 0;
+    copied[0] = before;
     offsets[0] = 0;
-    offsets[1] = (int32_t)(uint32_t)(end - before);
-    for (int64_t i = 1; i < count; i++) { /* without a branch, and what the round before has found */
-        memcpy(&end, ends + 8 * i, sizeof end);
-        memcpy(&previous, ends + 8 * i - 8, sizeof previous);
-        seen |= end | (end - previous) | (added - 1 - end);
-        offsets[i + 1] = (int32_t)(uint32_t)(end - before);
+    for (int64_t at = 0; at < count; at += BLOCK) {
+        const int64_t some = count - at < BLOCK ? count - at : BLOCK;
+        int32_t *const to = offsets + at + 1;
+        memcpy(copied + 1, ends + 8 * at, (size_t)some * sizeof *copied);
+        for (int64_t i = 0; i < some; i++) {
+            const uint64_t end = copied[i + 1], previous = copied[i];
+            seen |= end | (end - previous) | (added - 1 - end);
+            to[i] = (int32_t)(uint32_t)(end - before);
+        }
+        copied[0] = copied[some];
     }
+    *last = copied[0];
     return seen;
 }
 
@@ -24,7 +35,7 @@ static uint64_t rebase(const uint8_t *restrict ends, int64_t count, uint64_t bef
 KERNEL(decode_ends, const uint8_t *ends, int64_t count, int64_t has_previous, int64_t adjustment,
        int32_t *offsets, uint8_t *valid, int64_t *found) {
     const uint64_t added = (uint64_t)adjustment;
-    uint64_t before = 0, all = 0, descends = 0;
+    uint64_t before = 0, all = 0, descends = 0, last;
     int64_t nulls = 0;
     if (has_previous) {
         all = before = load(ends, 8);
@@ -37,8 +48,8 @@ KERNEL(decode_ends, const uint8_t *ends, int64_t count, int64_t has_previous, in
     offsets[0] = 0;
     if (count == 0)
         return all >> 63 ? DAMAGED : 0;
-    if (!((all | rebase(ends, count, base, added, offsets)) >> 63))
-        return (int64_t)(load(ends + 8 * (count - 1), 8) - base);
+    if (!((all | rebase(ends, count, base, added, offsets, &last)) >> 63))
+        return (int64_t)(last - base);
     for (int64_t i = 0; i < count; i++) {
         uint64_t end;
         memcpy(&end, ends + 8 * i, sizeof end);

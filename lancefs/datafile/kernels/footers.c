@@ -145,8 +145,11 @@ static int read_column(const File *file, int64_t column, int64_t *page) {
     if (column < 0 || column >= file->column_count)
         return 0;
     const uint8_t *entry = file->columns + column * ENTRY;
-    const uint8_t *start = file->data + load(entry, 8);
-    reader metadata = {start, start + load(entry + 8, 8)}, part, encoding = {NULL, NULL};
+    const uint64_t at = load(entry, 8), length = load(entry + 8, 8), size = (uint64_t)file->size;
+    if (at > size || length > size - at) /* checked before, but the file may have been rewritten */
+        return 0;
+    const uint8_t *start = file->data + at;
+    reader metadata = {start, start + length}, part, encoding = {NULL, NULL};
     tag field;
     int64_t pages = 0;
     int has_encoding = 0;

@@ -79,11 +79,12 @@ int64_t spell(const uint8_t *codes, int64_t size, const int32_t *offsets, int64_
                     continue;
                 }
             }
+            const uint8_t code = codes[at];
             before[at - first] = (int32_t)to;
-            if (codes[at] != ESCAPE) {
-                memcpy(text + to, symbols + (size_t)codes[at] * 8, 8);
-                to += lengths[codes[at]];
-                unused |= (uint8_t)(lengths[codes[at]] - 1);
+            if (code != ESCAPE) {
+                memcpy(text + to, symbols + (size_t)code * 8, 8);
+                to += lengths[code];
+                unused |= (uint8_t)(lengths[code] - 1);
                 at += 1;
             } else {
                 if (size - at < 2)

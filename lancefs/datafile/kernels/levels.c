@@ -179,6 +179,26 @@ static int read_block(const int64_t *page, const uint16_t *rep, const uint16_t *
     return 0;
 }
 
+/* Go over the rows of a chunk without levels, each of which is a value; no byte tells that there are as
+ * many as the page says, so that those which are not wanted are not counted one by one. */
+static void pass_rows(const int64_t *page, int64_t values, Walk *walk, Output *out) {
+    const int64_t first = walk->row + 1, value = walk->value;
+    for (; walk->next < walk->stop && walk->rows[walk->next] - first < values; walk->next++) {
+        if (out->items < out->room) {
+            out->rep[out->items] = 0;
+            out->def[out->items] = (uint16_t)(page[MEANINGS] & 15);
+            out->positions[out->values] = value + (walk->rows[walk->next] - first);
+        }
+        out->items++;
+        out->values++;
+    }
+    walk->row += values;
+    walk->started += values;
+    walk->value += values;
+    walk->shown += values;
+    walk->is_wanted = 0; /* the last row ends with its value */
+}
+
 /* Go over the levels of a chunk of `length` bytes, which has so many values. */
 static int read_levels(const int64_t *page, int64_t entry, const uint8_t *chunk, int64_t length,
                        int64_t values, int continues, Walk *walk, Output *out) {
@@ -186,8 +206,6 @@ static int read_levels(const int64_t *page, int64_t entry, const uint8_t *chunk,
     const int64_t header = 2 + LEVEL * (has_rep + has_def) + entry;
     if (length < header)
         return DAMAGED;
-    /* A chunk without levels does not tell how many there would be. */
-    const int64_t count = has_rep || has_def ? (int64_t)load(chunk, 2) : values;
     Buffer buffers[2] = {{chunk, 0}, {chunk, 0}};
     int64_t at = align(header);
     for (int64_t i = 0; i < has_rep + has_def; i++) {
@@ -199,6 +217,11 @@ static int read_levels(const int64_t *page, int64_t entry, const uint8_t *chunk,
     }
     if (at + (int64_t)load(chunk + header - entry, entry) > length) /* of the values */
         return DAMAGED;
+    if (!has_rep && !has_def) { /* then the chunk does not tell how many levels there would be */
+        pass_rows(page, values, walk, out);
+        return 0;
+    }
+    const int64_t count = (int64_t)load(chunk, 2);
     Levels reps, defs;
     if (open_levels(page[REP], page[REP_WIDTH], buffers[0], count, &reps) ||
         open_levels(page[DEF], page[DEF_WIDTH], buffers[1], count, &defs))

@@ -35,6 +35,7 @@ from lancefs.storage import Bytes
 
 _LIKELY_ITEMS = 1024  # for which there is room at first, and for so many of each row of a leaf:
 _LIKELY_OF_ROW = 8
+_CHUNKS_AT_ONCE = 16  # whose levels are decoded together: some may be of many more bytes than rows
 _ITEM_BYTES = 12  # of an item: two levels, and the position of its value
 
 
@@ -180,13 +181,11 @@ def _take_page(pieces: Sequence[Bytes], page: Ints, levels: Ints, rows: Ints) ->
     page[POSITIONS] -= shift
     levels[LEVEL_POSITIONS] -= shift
     has_rep = levels[LevelColumn.REP] != Stored.NONE
-    top, shown_to, highest = levels[LevelColumn.TOP : LevelColumn.HIGHEST + 1].tolist()
-    if has_rep != (top > 0) or not top < MAX_MEANINGS > highest >= shown_to >= 0:
+    top, shown, highest = levels[LevelColumn.TOP : LevelColumn.HIGHEST + 1].tolist()
+    if has_rep != (top > 0) or not top < MAX_MEANINGS > highest >= shown >= 0:
         raise CorruptFile(f"levels up to {highest}, of lists up to {top}, that are not understood")
     chunks = _chunks_with(data, page, levels, rows)
-    rep, definition, row_of, values = _items_of(data, chunks, levels, int(page[PageColumn.ENTRY]))
-    wanted = np.isin(row_of, rows)
-    shown = wanted & (definition <= shown_to)
+    rep, definition, values, shown = _wanted_items(data, chunks, page, levels, rows)
     meanings = int(levels[LevelColumn.MEANINGS]) & ((1 << 64) - 1)
     known = np.array([meanings >> (4 * level) & 15 for level in range(MAX_MEANINGS)], np.uint16)
     looked_at = int(page[PageColumn.TABLE_END] - page[PageColumn.TABLE]) + int(chunks.sizes.sum())
@@ -194,10 +193,10 @@ def _take_page(pieces: Sequence[Bytes], page: Ints, levels: Ints, rows: Ints) ->
         looked_at += int(levels[LevelColumn.INDEX_END] - levels[LevelColumn.INDEX])
     places = 1 + has_rep + np.count_nonzero(np.diff(chunks.numbers, prepend=-2) > 1)
     return TakenLevels(
-        rep[wanted],
-        known[definition[wanted]],
+        rep,
+        known[definition],
         values[shown],
-        np.array([np.count_nonzero(wanted), np.count_nonzero(shown)], np.int64),
+        np.array([len(rep), np.count_nonzero(shown)], np.int64),
         np.array([looked_at, places], np.int64),
     )
 
@@ -249,16 +248,48 @@ def _starting_rows(data: Bytes, levels: Ints, chunks: int, rows: int) -> tuple[I
     return starting, continues
 
 
+def _wanted_items(
+    data: Bytes, chunks: _Chunks, page: Ints, levels: Ints, rows: Ints
+) -> tuple[Array, Array, Ints, Mask]:
+    """Return the levels and the next value of each item of rows, and whether the item has it.
+
+    Args:
+        data: Bytes that have the page.
+        chunks: The chunks that hold the rows.
+        page: The page; see `PageColumn`.
+        levels: How its levels are stored; see `LevelColumn`.
+        rows: The rows, ascending and each once.
+    """
+    width = int(page[PageColumn.ENTRY])
+    if levels[LevelColumn.REP] == levels[LevelColumn.DEF] == Stored.NONE:
+        # Each row is a value. No byte tells that there are as many as the page says, so that those
+        # which are not wanted take no memory.
+        find_buffers(data, chunks.starts, chunks.sizes, (width,))
+        none = np.zeros(len(rows), np.uint16)
+        values = rows - page[PageColumn.FIRST_ROW] + levels[LevelColumn.FIRST_VALUE]
+        return none, none, values, np.ones(len(rows), np.bool_)
+    found = []
+    for at in range(0, len(chunks.numbers), _CHUNKS_AT_ONCE):
+        some = _Chunks._make(column[at : at + _CHUNKS_AT_ONCE] for column in chunks)
+        rep, definition, row_of, values = _items_of(data, some, levels, width)
+        is_wanted = np.isin(row_of, rows)
+        check_size(_ITEM_BYTES * int(np.count_nonzero(is_wanted)))
+        found.append((rep[is_wanted], definition[is_wanted], values[is_wanted]))
+    rep, definition, values = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return rep, definition, values, definition <= levels[LevelColumn.SHOWN]
+
+
 def _items_of(
     data: Bytes, chunks: _Chunks, levels: Ints, width: int
 ) -> tuple[Array, Array, Ints, Ints]:
-    """Return the repetition and definition level, the row, and the next value of each item."""
+    """Return the repetition and definition level, the row, and the next value of each item.
+
+    The page has levels of one kind at least.
+    """
     rep, rep_width, definition, def_width = levels[LevelColumn.REP : LevelColumn.TOP].tolist()
     has_rep, has_def = rep != Stored.NONE, definition != Stored.NONE
     sizes = *[2] * (has_rep + has_def), width
     counts, begins, ends = find_buffers(data, chunks.starts, chunks.sizes, sizes)
-    if not has_rep and not has_def:  # a chunk does not tell how many levels there would be
-        counts = chunks.values
     reps = defs = np.zeros(int(counts.sum()), np.uint16)
     if has_rep:
         reps = decode_levels(data, begins[0], ends[0], counts, (rep, rep_width))

@@ -219,8 +219,8 @@ static int write_values(const int64_t *page, Buffer buffer, int64_t count, int64
     return 0;
 }
 
-/* Write which of up to 1024 rows from `at` on are valid, by their levels of 16 bits each; return how
- * many are null. */
+/* Write which of up to 1024 rows from `at` on are valid, by their levels of 16 bits each, which nobody
+ * else changes; return how many are null. */
 static int64_t write_levels(const uint8_t *levels, int64_t count, int64_t at, uint8_t *validity) {
     uint16_t all = 0, nulls = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -252,6 +252,15 @@ static int64_t write_levels(const uint8_t *levels, int64_t count, int64_t at, ui
     return nulls;
 }
 
+/* Write the same of levels of a file, which may be rewritten meanwhile: then there would be other nulls
+ * than are counted. */
+static int64_t write_raw_levels(const uint8_t *levels, int64_t count, int64_t at,
+                                uint8_t *validity) {
+    uint8_t copied[BLOCK * LEVEL];
+    memcpy(copied, levels, (size_t)(count * LEVEL));
+    return write_levels(copied, count, at, validity);
+}
+
 /* Levels that are packed in one width, a whole block after the other. Those after the last whole
  * block may be stored raw. */
 typedef struct {
@@ -281,14 +290,15 @@ static int64_t write_apart(Apart apart, int64_t within, int64_t count, int64_t a
     int64_t nulls = 0;
     for (int64_t stop = within + count, end; within < stop; at += end - within, within = end) {
         const int64_t block = within / BLOCK;
-        const uint8_t *levels = apart.data + block * apart.width * (BLOCK / 8);
+        const uint8_t *const stored = apart.data + block * apart.width * (BLOCK / 8);
+        const uint8_t *levels = (const uint8_t *)unpacked;
         end = (block + 1) * BLOCK < stop ? (block + 1) * BLOCK : stop;
-        if (!apart.is_raw || block < apart.whole) {
-            unpack_block(levels, (int)apart.width, 8 * LEVEL, unpacked);
-            levels = (const uint8_t *)unpacked;
-        }
-        const int64_t found =
-            write_levels(levels + within % BLOCK * LEVEL, end - within, at, validity);
+        if (apart.is_raw && block == apart.whole)
+            memcpy(unpacked, stored, (size_t)((end - block * BLOCK) * LEVEL));
+        else
+            unpack_block(stored, (int)apart.width, 8 * LEVEL, unpacked);
+        levels += within % BLOCK * LEVEL;
+        const int64_t found = write_levels(levels, end - within, at, validity);
         if (found < 0)
             return DAMAGED;
         nulls += found;
@@ -394,7 +404,7 @@ static int64_t write_dense_validity(const int64_t *page, Buffer buffer, int64_t 
     for (int64_t done = 0; done < taken; done += BLOCK) {
         const int64_t some = taken - done < BLOCK ? taken - done : BLOCK;
         const uint8_t *const levels = buffer.data + (within + done) * LEVEL;
-        const int64_t found = write_levels(levels, some, at + done, validity);
+        const int64_t found = write_raw_levels(levels, some, at + done, validity);
         if (found < 0)
             return DAMAGED;
         nulls += found;
@@ -764,6 +774,8 @@ KERNEL(join_leaves, const int64_t *addresses, const int64_t *ends, int64_t piece
         found[SIZE] = size;
         found[FOUND_UTF8] =
             size > left || !leaf[IS_TEXT] || are_utf8(own, 4, leaf[COUNT], out + at, size);
+        if (found[FOUND_UTF8] < 0)
+            return DAMAGED;
         found += FOUND_COLUMNS;
         at += (size + TEXT_ALIGN - 1) / TEXT_ALIGN * TEXT_ALIGN;
     }

@@ -471,7 +471,8 @@ def _compiled_join_texts(
         return join_texts(pieces, spans, valid, table)
     if size > room:
         text = empty(size, np.uint8, SLACK)
-        _c_join_texts(*where, symbols, lengths, offsets, text, size)
+        if _c_join_texts(*where, symbols, lengths, offsets, text, size) != size:
+            return join_texts(pieces, spans, valid, table)  # the file has changed since
     return offsets, text[:size]
 
 

@@ -84,8 +84,10 @@ static int64_t read_page(const File *file, const int64_t *page, Rows rows, ReadC
                 run_end = at + run_bytes(table, entry, first, rows.stop, most);
                 is_read = run_end > run && read_file(file, run, run_end - run);
             }
-            const uint8_t *const chunk =
-                is_read && at < run_end ? file->scratch + (at - run) : file->data.data + at;
+            /* The table may be rewritten between `run_bytes` and here. */
+            const uint8_t *const chunk = is_read && length <= run_end - at
+                                             ? file->scratch + (at - run)
+                                             : file->data.data + at;
             const int64_t found = read(to, page, chunk, length, count, done - first, until - done,
                                        done - rows.start);
             if (found < 0)
@@ -110,6 +112,8 @@ int64_t read_rows(const File *file, const int64_t *pages, int64_t count, Rows ro
     const int64_t *page = find_page(pages, count, rows.start);
     int64_t row = rows.start, nulls = 0;
     for (; page < last && row < rows.stop; page += PAGE_COLUMNS) {
+        if (page[ROWS] == 0) /* nobody asks it for a row */
+            continue;
         if (page[FIRST_ROW] > row || page[FIRST_ROW] + page[ROWS] <= row)
             return DAMAGED;
         int64_t found = DAMAGED;

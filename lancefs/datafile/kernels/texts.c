@@ -57,9 +57,12 @@ static int find_strings(Buffer buffer, int64_t width, int64_t count, int64_t wit
 }
 
 /* Write where strings end, counted from the first one, which begins at `base`; return whether they
- * ascend. A loop for each pair of widths has no branch. */
+ * ascend from where `find_strings` found the first one to begin to where it found the last one to end:
+ * a file that is rewritten meanwhile may tell another place. A loop for each pair of widths has no
+ * branch. */
 #define REBASE(NAME, STORED, WRITTEN)                                                              \
-    static int NAME(const uint8_t *from, int64_t count, int64_t base, WRITTEN *to) {               \
+    static int NAME(Strings found, int64_t count, int64_t base, WRITTEN *to) {                     \
+        const uint8_t *const from = found.from;                                                    \
         STORED first, previous;                                                                    \
         uint64_t descends = 0;                                                                     \
         memcpy(&first, from, sizeof first);                                                        \
@@ -71,30 +74,30 @@ static int find_strings(Buffer buffer, int64_t width, int64_t count, int64_t wit
             to[i - 1] = (WRITTEN)(offset - first + (STORED)base);                                  \
             previous = offset;                                                                     \
         }                                                                                          \
-        return !descends;                                                                          \
+        return !descends && first == found.low && previous == found.high;                          \
     }
 
 REBASE(rebase_4_4, uint32_t, uint32_t)
 REBASE(rebase_8_4, uint64_t, uint32_t)
 REBASE(rebase_8_8, uint64_t, uint64_t)
 
-static int rebase_4_8(const uint8_t *from, int64_t count, int64_t base, uint64_t *to) {
-    uint32_t previous = (uint32_t)load(from, 4), descends = 0;
+static int rebase_4_8(Strings found, int64_t count, int64_t base, uint64_t *to) {
+    uint32_t previous = (uint32_t)found.low, descends = 0;
     const uint64_t shift = (uint64_t)base - previous;
     for (int64_t i = 1; i <= count; i++) {
-        const uint32_t offset = (uint32_t)load(from + i * 4, 4);
+        const uint32_t offset = (uint32_t)load(found.from + i * 4, 4);
         descends |= offset < previous;
         to[i - 1] = offset + shift;
         previous = offset;
     }
-    return !descends;
+    return !descends && previous == found.high;
 }
 
-static int rebase(const uint8_t *from, int64_t stored, int64_t count, int64_t base, void *to,
+static int rebase(Strings found, int64_t stored, int64_t count, int64_t base, void *to,
                   int64_t written) {
     if (written == 4)
-        return stored == 4 ? rebase_4_4(from, count, base, to) : rebase_8_4(from, count, base, to);
-    return stored == 4 ? rebase_4_8(from, count, base, to) : rebase_8_8(from, count, base, to);
+        return stored == 4 ? rebase_4_4(found, count, base, to) : rebase_8_4(found, count, base, to);
+    return stored == 4 ? rebase_4_8(found, count, base, to) : rebase_8_8(found, count, base, to);
 }
 
 /* Write plain strings of a chunk. */
@@ -104,7 +107,7 @@ static int write_plain(Leaf *leaf, Buffer buffer, int64_t width, int64_t count, 
     if (find_strings(buffer, width, count, within, taken, &found))
         return DAMAGED;
     uint8_t *const to = leaf->offsets + (at + 1) * leaf->width;
-    if (!rebase(found.from, width, taken, leaf->size, to, leaf->width))
+    if (!rebase(found, width, taken, leaf->size, to, leaf->width))
         return DAMAGED;
     const int64_t size = (int64_t)(found.high - found.low);
     if (fit(leaf, size))
@@ -153,7 +156,7 @@ static int write_codes(Leaf *leaf, const int64_t *part, Buffer buffer, int64_t w
         const int64_t size = (int64_t)(found.high - found.low);
         ends[0] = 0;
         if (size > INT32_MAX / LONGEST_SYMBOL ||
-            !rebase(found.from, width, some, 0, ends + 1, sizeof *ends) ||
+            !rebase(found, width, some, 0, ends + 1, sizeof *ends) ||
             append_codes(leaf, part, buffer.data + found.low, size, ends, some, at))
             return DAMAGED;
         within += some;
@@ -235,46 +238,48 @@ static int64_t read_chunk(void *to, const int64_t *page, const uint8_t *chunk, i
     return refused ? DAMAGED : nulls;
 }
 
-/* The rows of a full-zip page, and where each of them begins and ends. */
+/* The rows of a full-zip page, and where each of up to BLOCK of them begins and ends. */
 typedef struct {
-    const uint8_t *items, *entries;
-    int64_t width, prefix, word; /* bytes of an entry, of a length and of a level */
-    uint64_t mask;               /* the bits of a level */
+    const uint8_t *items;
+    int64_t prefix, word; /* bytes of a length and of a level */
+    uint64_t mask;        /* the bits of a level */
+    uint64_t bounds[BLOCK + 1];
 } Zipped;
 
 /* Write up to BLOCK rows of a full-zip page; return how many are null. The bytes of the strings are moved
- * to `room`, one after the other; those of a single row may stay where they are, if it is NULL. */
-static int64_t write_zipped(Leaf *leaf, const int64_t *part, Zipped zipped, uint8_t *room,
+ * to `room`, one after the other; those of a single row may stay where they are, if it is NULL. The
+ * bounds of the rows are those that were checked, as the file may be rewritten meanwhile. */
+static int64_t write_zipped(Leaf *leaf, const int64_t *part, const Zipped *rows, uint8_t *room,
                             int64_t count, int64_t at) {
-    const uint64_t low = load(zipped.entries, zipped.width);
+    const uint64_t low = rows->bounds[0], word = (uint64_t)rows->word;
+    const uint64_t prefix = (uint64_t)rows->prefix;
     const uint8_t *strings = room;
     int32_t ends[BLOCK + 1];
     int64_t nulls = 0, size = 0;
     ends[0] = 0;
     for (int64_t i = 0; i < count; i++) {
-        const uint8_t *const entry = zipped.entries + i * zipped.width;
-        uint64_t begin = load(entry, zipped.width) - low, length = 0;
-        const uint64_t end = load(entry + zipped.width, zipped.width) - low;
-        if (end - begin < (uint64_t)zipped.word)
+        uint64_t begin = rows->bounds[i] - low, length = 0;
+        const uint64_t end = rows->bounds[i + 1] - low;
+        if (end - begin < word)
             return DAMAGED;
-        const uint64_t level = zipped.word ? load(zipped.items + begin, zipped.word) & zipped.mask : 0;
-        begin += (uint64_t)zipped.word;
+        const uint64_t level = word ? load(rows->items + begin, rows->word) & rows->mask : 0;
+        begin += word;
         if (level > 1 || (level == 1 && leaf->validity == NULL))
             return DAMAGED;
         if (level == 0) {
-            if (end - begin < (uint64_t)zipped.prefix)
+            if (end - begin < prefix)
                 return DAMAGED;
-            length = load(zipped.items + begin, zipped.prefix);
-            begin += (uint64_t)zipped.prefix;
+            length = load(rows->items + begin, rows->prefix);
+            begin += prefix;
             if (length > end - begin || length > INT32_MAX / LONGEST_SYMBOL)
                 return DAMAGED;
             if (leaf->validity != NULL)
                 leaf->validity[(at + i) / 8] |= (uint8_t)(1u << ((at + i) % 8));
         }
         if (room != NULL)
-            memmove(room + size, zipped.items + begin, (size_t)length);
+            memmove(room + size, rows->items + begin, (size_t)length);
         else
-            strings = zipped.items + begin;
+            strings = rows->items + begin;
         nulls += (int64_t)level;
         size += (int64_t)length;
         ends[i + 1] = (int32_t)size;
@@ -299,7 +304,8 @@ static int64_t read_zipped(void *to, const File *file, const int64_t *page, Rows
     if (page[TABLE] < 0 || bytes < 0 || page[TABLE_END] > all || page[CHUNKS] < 0 || size < 0 ||
         page[CHUNKS_END] > all || bytes % width || bytes / width != page[ROWS] + 1)
         return DAMAGED;
-    Zipped zipped = {.width = width, .prefix = page[BITS] / 8};
+    Zipped zipped; /* not set to zeros: it has many bounds, which are written first */
+    zipped.prefix = page[BITS] / 8;
     zipped.word = page[LEVELS] == NONE ? 0 : page[WIDTH] <= 8 ? 1 : 2;
     zipped.mask = ((uint64_t)1 << page[WIDTH]) - 1;
     leaf->is_utf8 = 0;
@@ -311,21 +317,22 @@ static int64_t read_zipped(void *to, const File *file, const int64_t *page, Rows
             leaf->validity[at / 8] |= (uint8_t)(1u << (at % 8));
     }
     for (int64_t count = 0; row < last && row < rows.stop; row += count) {
-        zipped.entries = file->data.data + page[TABLE] + (row - page[FIRST_ROW]) * width;
-        const uint64_t low = load(zipped.entries, width);
+        const uint8_t *const entries =
+            file->data.data + page[TABLE] + (row - page[FIRST_ROW]) * width;
+        const uint64_t low = zipped.bounds[0] = load(entries, width);
         uint64_t end = low;
         for (count = 0; count < BLOCK && row + count < last && row + count < rows.stop; count++) {
-            const uint64_t high = load(zipped.entries + (count + 1) * width, width);
+            const uint64_t high = load(entries + (count + 1) * width, width);
             if (high < end || high > (uint64_t)size)
                 return DAMAGED;
             if (high - low > SCRATCH && count > 0)
                 break;
-            end = high;
+            end = zipped.bounds[count + 1] = high;
         }
         const int64_t span = (int64_t)(end - low), at = page[CHUNKS] + (int64_t)low;
         const int is_read = file->descriptor >= 0 && span <= SCRATCH && read_file(file, at, span);
         zipped.items = is_read ? file->scratch : file->data.data + at;
-        const int64_t found = write_zipped(leaf, part, zipped, span <= SCRATCH ? file->scratch : NULL,
+        const int64_t found = write_zipped(leaf, part, &zipped, span <= SCRATCH ? file->scratch : NULL,
                                            count, row - rows.start);
         if (found < 0)
             return DAMAGED;
@@ -374,6 +381,8 @@ KERNEL(read_texts, const uint8_t *tables, int64_t tables_size, const uint8_t *da
         own[FOUND_UTF8] = 1;
         if (to.has_room && leaf[IS_TEXT] && !to.is_utf8)
             own[FOUND_UTF8] = are_utf8(to.offsets, to.width, count, to.text, to.size);
+        if (own[FOUND_UTF8] < 0)
+            return DAMAGED;
         if (to.has_room)
             at = (at + to.size + MEMORY_ALIGN - 1) / MEMORY_ALIGN * MEMORY_ALIGN;
     }

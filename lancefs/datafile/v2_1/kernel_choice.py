@@ -38,7 +38,8 @@ def is_worthwhile(count: int, rows: int, values: int, most: int = MAX_ROWS) -> b
         most: Rows that are read in this way at most; see `most_rows`.
     """
     is_few = 0 < count <= min(most, max(int(rows * _MAX_SHARE), _FEW_OF_ALL))
-    return is_few and count * values // rows <= max(most, _MAX_ITEMS)
+    # A damaged column may have no rows where some are wanted.
+    return is_few and rows > 0 and count * values // rows <= max(most, _MAX_ITEMS)
 
 
 def most_rows(ranges: Sequence[RowRange]) -> int:

@@ -21,7 +21,7 @@ from lancefs.datafile.container import parse_description
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels.footers import FileColumn
 from lancefs.datafile.kernels.points import PageColumn
-from lancefs.datafile.row_ranges import rows_of
+from lancefs.datafile.row_ranges import count_rows, rows_of
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
 from lancefs.datafile.v2_1.page_plans import (
@@ -42,6 +42,10 @@ _SUPPORTED_VERSIONS = ((2, 1), (2, 3))  # the first and the last
 _BUFFERS = slice(FileColumn.FIRST, FileColumn.SECOND_END + 1)
 _ITEMS = slice(FileColumn.THIRD, FileColumn.THIRD_END + 1)
 _CHUNKS = slice(FileColumn.SECOND, FileColumn.SECOND_END + 1)
+_POSITION_BITS = 64  # of a wanted row
+# Most rows of a byte of the chunks that kernels support: a block of 1024 numbers of no bits has a
+# chunk of 8 bytes at least.
+_MAX_ROWS_OF_BYTE = 128
 
 
 class _ToldColumn(IntEnum):
@@ -158,15 +162,18 @@ def decode_small(files: SmallFiles, supported: Sequence[SupportedField], tables:
                 plans[field.id] = plan
     if not plans:
         return SmallRows({})
-    wanted = _wanted(files)
+    ranges = files.ranges
+    count = int(rows.sum()) if ranges is None else sum(map(count_rows, ranges))
+    bits = _POSITION_BITS + sum(plan.bits for plan in plans.values())
     try:
-        reserve(len(wanted) * sum(plan.bits for plan in plans.values()) // 8, len(data))
+        # The number of rows is what the files tell, and no page was opened yet.
+        reserve(count * bits // 8, len(data))
+        wanted = _wanted(files)
         points = read_points([PointSource(PlanTable([*plans.values()]), wanted, data, 0)])
     except CorruptFile as error:
         return SmallRows({}, error)
     except (MemoryLimitExceeded, UnsupportedFeature):
         return SmallRows({})
-    ranges = files.ranges
     count_pages(len(plans) * (len(rows) if ranges is None else sum(map(bool, map(len, ranges)))))
     return SmallRows(dict(zip(plans, points.arrays, strict=True)), size=points.size)
 
@@ -217,6 +224,8 @@ def _plan(field: Field, bits: int, pages: Ints, rows: Ints, data: Bytes) -> Leaf
     tables = pages[:, FileColumn.FIRST_END] - pages[:, FileColumn.FIRST]
     is_sound = (own == rows) & (own == told[:, _ToldColumn.VALUE_COUNT])
     is_sound &= pages[:, FileColumn.BUFFERS] >= told[:, _ToldColumn.BUFFERS]
+    chunks = pages[:, FileColumn.SECOND_END] - pages[:, FileColumn.SECOND]
+    is_sound &= own <= _MAX_ROWS_OF_BYTE * chunks
     if not (is_sound & (tables <= MAX_TABLE_BYTES)).all():
         return None
     has_dictionary = told[:, _ToldColumn.HAS_DICTIONARY, np.newaxis] > 0

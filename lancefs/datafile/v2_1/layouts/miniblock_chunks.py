@@ -62,6 +62,8 @@ class MiniBlock:
             raise CorruptFile("a mini-block page with repetition levels but no lists or no index")
         if self.items >= 1 << 48:
             raise CorruptFile(f"a page of {self.items} items")
+        if self.dictionary_items >= 1 << 48:
+            raise CorruptFile(f"a dictionary of {self.dictionary_items} items")
         if self.buffers > 64:
             raise CorruptFile(f"{self.buffers} value buffers a chunk")
         levels = self.has_rep + self.has_def
