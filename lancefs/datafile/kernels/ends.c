@@ -1,31 +1,30 @@
 /* Where strings and lists end, as data files 2.0 store it; see ends.py. */
 #include "kernels.h"
 
-#define BLOCK 512 /* ends that are copied at once */
+#define BLOCK 512 /* offsets that are compared while the processor has them at hand */
 
-/* Write the offsets of `count` rows, one or more, of which none is null; `before` is where the first
- * one begins, and `last` gets where the last one ends. Return a number whose highest bit is set if they
- * descend, or a row is null. */
-static uint64_t rebase(const uint8_t *restrict ends, int64_t count, uint64_t before, uint64_t added,
-                       int32_t *restrict offsets, uint64_t *last) {
-    /* Each end is looked at twice, so that the loop has no branch, and needs nothing that the round
-     * before has found. A file that is rewritten meanwhile must not tell two ends. */
-    uint64_t copied[BLOCK + 1], seen = 0;
-    copied[0] = before;
+/* Write the offsets of `count` rows, one or more, if none of them is null, and they have less than 2^31
+ * bytes in all; `before` is where the first one begins. Return whether this is so, and they ascend. */
+static int rebase(const uint8_t *restrict ends, int64_t count, uint64_t before, uint64_t added,
+                  int32_t *restrict offsets) {
+    uint64_t seen = 0, wide = 0;
+    uint32_t descends = 0;
     offsets[0] = 0;
     for (int64_t at = 0; at < count; at += BLOCK) {
         const int64_t some = count - at < BLOCK ? count - at : BLOCK;
         int32_t *const to = offsets + at + 1;
-        memcpy(copied + 1, ends + 8 * at, (size_t)some * sizeof *copied);
         for (int64_t i = 0; i < some; i++) {
-            const uint64_t end = copied[i + 1], previous = copied[i];
-            seen |= end | (end - previous) | (added - 1 - end);
+            uint64_t end;
+            memcpy(&end, ends + 8 * (at + i), sizeof end);
+            seen |= end | (added - 1 - end);
+            wide |= end - before;
             to[i] = (int32_t)(uint32_t)(end - before);
         }
-        copied[0] = copied[some];
+        /* Not the ends, as the file may be rewritten meanwhile. */
+        for (int64_t i = 0; i < some; i++)
+            descends |= to[i] < to[i - 1];
     }
-    *last = copied[0];
-    return seen;
+    return !(seen >> 63 || wide >> 31 || descends);
 }
 
 /* Write the offsets of `count` rows, from 0 on and modulo 2^32, and which rows are valid if some are
@@ -35,7 +34,7 @@ static uint64_t rebase(const uint8_t *restrict ends, int64_t count, uint64_t bef
 KERNEL(decode_ends, const uint8_t *ends, int64_t count, int64_t has_previous, int64_t adjustment,
        int32_t *offsets, uint8_t *valid, int64_t *found) {
     const uint64_t added = (uint64_t)adjustment;
-    uint64_t before = 0, all = 0, descends = 0, last;
+    uint64_t before = 0, all = 0, descends = 0;
     int64_t nulls = 0;
     if (has_previous) {
         all = before = load(ends, 8);
@@ -48,8 +47,8 @@ KERNEL(decode_ends, const uint8_t *ends, int64_t count, int64_t has_previous, in
     offsets[0] = 0;
     if (count == 0)
         return all >> 63 ? DAMAGED : 0;
-    if (!((all | rebase(ends, count, base, added, offsets, &last)) >> 63))
-        return (int64_t)(last - base);
+    if (!(all >> 63) && rebase(ends, count, base, added, offsets))
+        return offsets[count];
     for (int64_t i = 0; i < count; i++) {
         uint64_t end;
         memcpy(&end, ends + 8 * i, sizeof end);
