@@ -308,6 +308,40 @@ def packed_structs_without_members(path: Path) -> None:
     write_packed_structs(path, pb.PackedStruct(values=flat_of(0)), 4)
 
 
+def write_packed_structs_of_2_0(path: Path, dimensions: Sequence[int], wide: int) -> None:
+    """Write a table of packed structs: some members that are wide, and one of 8 bytes."""
+    member = no_nulls(flat(32))
+    for dimension in dimensions:
+        lists = pb20.FixedSizeList(dimension=dimension, items=member)
+        member = no_nulls(pb20.ArrayEncoding(fixed_size_list=lists))
+    packed = pb20.PackedStruct(
+        inner=[*[member] * wide, no_nulls(flat(64))], buffer=pb20.Buffer(buffer_index=0)
+    )
+    page = PageOf(2, pb20.ArrayEncoding(packed_struct=packed), [bytes(16)])
+    kind = pa.struct({"x": pa.int32(), "y": pa.int64()})
+    schema = pa.schema([pa.field("a", kind, metadata={"packed": "true"})])
+    table = pa.table([pa.array([{"x": 1, "y": 2}] * 2, kind)], schema=schema)
+    lance.write_dataset(table, str(path), data_storage_version="2.0")
+    (file,) = (path / "data").iterdir()
+    write_file(file, [ColumnOf([page])], 2)
+
+    def grow(manifest: table_pb2.Manifest) -> None:
+        manifest.fragments[0].files[0].file_size_bytes = file.stat().st_size
+
+    rewrite_manifest(path, grow)
+
+
+@refused("the members of a packed struct are none, or too wide")
+def packed_structs_of_2_0_whose_widths_wrap(path: Path) -> None:
+    """The widths of four members add up to 2⁶⁴."""
+    write_packed_structs_of_2_0(path, [2**30, 2**30], 4)
+
+
+@refused("the members of a packed struct are none, or too wide")
+def packed_structs_of_2_0_wider_than_an_int64(path: Path) -> None:
+    write_packed_structs_of_2_0(path, [2**30] * 3, 1)
+
+
 # --- sparse pages of 2.3 ---
 
 
