@@ -12,8 +12,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from lancefs.datafile.buffers import Ints
+from lancefs.errors import CorruptFile
 
 RowRange: TypeAlias = tuple[int, int]  # first row, row after the last
+# Far more parts of rows than any file has, and still an int64.
+_MAX_PARTS = 1 << 62
 
 
 class RowRanges(Sequence[RowRange]):
@@ -103,7 +106,15 @@ def filled(ranges: Sequence[RowRange]) -> Sequence[RowRange]:
 
 
 def scaled(ranges: Sequence[RowRange], factor: int) -> Sequence[RowRange]:
-    """Return the ranges of the parts of rows, where each row has `factor` parts."""
+    """Return the ranges of the parts of rows, where each row has `factor` parts.
+
+    Raises:
+        CorruptFile: A file cannot have so many parts: descriptions of columns tell the factor, and
+            the product might wrap.
+    """
+    last = ranges[-1][1] if len(ranges) else 0
+    if max(last, 1) * factor >= _MAX_PARTS:
+        raise CorruptFile(f"{last} rows of {factor} parts each")
     if isinstance(ranges, RowRanges):
         return RowRanges(ranges.bounds * factor)
     return [(start * factor, end * factor) for start, end in ranges]

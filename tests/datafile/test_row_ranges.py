@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lancefs.datafile.buffers import in_place
 from lancefs.datafile.page_ranges import by_page
 from lancefs.datafile.row_ranges import RowRanges, as_ranges, bounds_of, count_rows, rows_of, scaled
+from lancefs.errors import CorruptFile
 
 
 def test_ranges_read_like_the_pairs_that_they_are() -> None:
@@ -41,6 +42,17 @@ def test_pairs_and_arrays_mean_the_same(pairs: list[tuple[int, int]]) -> None:
     assert count_rows(ranges) == count_rows(ascending)
     assert scaled(ranges, 3) == scaled(ascending, 3)
     assert rows_of(ranges).tolist() == rows_of(ascending).tolist()
+
+
+@pytest.mark.parametrize("factor", [2**60, 2**63, 2**70])
+def test_more_parts_than_an_int64_counts_are_refused(factor: int) -> None:
+    for ranges in ([(0, 1), (4, 5)], RowRanges(np.array([[0, 1], [4, 5]]))):
+        with pytest.raises(CorruptFile, match=f"5 rows of {factor} parts"):
+            scaled(ranges, factor)
+
+
+def test_no_rows_have_no_parts() -> None:
+    assert scaled([], 3) == scaled(RowRanges(np.empty((0, 2), np.int64)), 3) == []
 
 
 @given(

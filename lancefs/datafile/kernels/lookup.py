@@ -31,6 +31,8 @@ _c_take = c_function("take", "bytes number number bytes number number out")
 
 @twin_of(take)
 def _compiled_take(items: Array, indices: Array) -> Array:
+    if not items.itemsize:  # values of no bytes, of which there is no memory to write to
+        return take(items, indices)
     out, count = empty(len(indices), items.dtype), len(indices)
     _c_take(items, len(items), items.itemsize, indices, indices.itemsize, count, out)
     return out

@@ -8,6 +8,9 @@ from lancefs.datafile.buffers import Array, Ints, empty
 from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
 from lancefs.errors import CorruptFile
 
+# Far more values than any file has; sums of so many are still an int64.
+_MAX_VALUES = 1 << 62
+
 
 def expand(values: Array, lengths: Array, run_counts: Ints, counts: Ints) -> Array:
     """Repeat each value by the length of its run.
@@ -26,7 +29,11 @@ def expand(values: Array, lengths: Array, run_counts: Ints, counts: Ints) -> Arr
     if np.any(counts < 0):
         raise CorruptFile(f"a chunk of {counts.min()} values")
     longest = counts.max(initial=0)  # no run needs to be longer; this also keeps sums small
-    clipped = _clip(np.minimum(lengths, longest).astype(np.int64), run_counts, counts)
+    clipped = np.minimum(lengths, longest).astype(np.int64)
+    # `np.repeat` writes beyond its memory where the sum of the counts wraps.
+    if max(clipped.sum(dtype=np.float64), counts.sum(dtype=np.float64)) >= _MAX_VALUES:
+        raise CorruptFile(f"runs of {clipped.sum(dtype=np.float64):.0f} values")
+    clipped = _clip(clipped, run_counts, counts)
     return np.repeat(values, clipped)
 
 

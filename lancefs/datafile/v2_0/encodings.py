@@ -7,6 +7,7 @@ of a page and returns `Slots`; `READERS` lists them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -243,7 +244,7 @@ def read_packed_struct(
 ) -> Reads[Slots]:
     """Read packed structs: the members of a row side by side, each of a fixed width."""
     members = [without_nulls(member, _PACKED) for member in encoding.inner]
-    stops = np.cumsum([_member_width(member) for member in members]).tolist()
+    stops = [*accumulate(_member_width(member) for member in members)]  # these do not wrap
     if not stops or stops[-1] > _MAX_ROW_BYTES:
         raise CorruptFile("the members of a packed struct are none, or too wide")
     spans = scaled(ranges, stops[-1])

@@ -39,6 +39,8 @@ from lancefs.errors import CorruptFile, DecoderWarning, locating
 # Whether reading fails where joined decoding refuses pages that decode singly. The tests set it:
 # such a disagreement is a bug of lancefs, which the slow way must not hide.
 FAILS_WHERE_DECODERS_DISAGREE = False
+# Items of all lists of a column, and of a row of fixed-size lists: far more than any column has.
+_MAX_ITEMS = 1 << 48
 _is_reported = False  # to the user, who is warned once
 
 
@@ -258,6 +260,8 @@ def _by_field(leaf: LeafField, layers: Sequence[Unravelled]) -> dict[int, Unrave
     by_id, factor = {}, 1
     for field, layer in zip(leaf.around, layers, strict=True):
         factor *= list_size(field) or 1
+        if factor >= _MAX_ITEMS:
+            raise CorruptFile(f"{field.name}: fixed-size lists of {factor} items")
         if factor > 1 and layer.offsets is not None:
             if np.any(layer.offsets % factor):
                 raise CorruptFile(f"{field.name}: a list ends within a fixed-size list")
@@ -282,6 +286,10 @@ def _join_layer(parts: Sequence[Unravelled]) -> Unravelled:
         )
     offsets: Ints | None = None
     if parts[0].offsets is not None:
+        # Slots of some types take no memory, so that pages may tell of any number of them.
+        items = sum(int(part.offsets[-1]) for part in parts if part.offsets is not None)
+        if items >= _MAX_ITEMS:
+            raise CorruptFile(f"lists of {items} items")
         offsets, end = empty(1 + sum(part.length for part in parts), np.int64), 0
         offsets[0] = 0
         for part in parts:
@@ -336,6 +344,10 @@ def _list(field: Field, leaves: Mapping[int, LeafRows], layer: Unravelled) -> pa
         check_entries(items)
     if offsets[-1] != len(items):
         raise CorruptFile(f"{field.name}: the lists do not cover their {len(items)} items")
+    # Arrow takes offsets as they are, and reads whatever lies there in memory. Between ascending
+    # ones from 0 on, all fit into the width that the last one fits into.
+    if offsets[0] or (offsets[1:] < offsets[:-1]).any():
+        raise CorruptFile(f"{field.name}: the offsets of lists descend, or do not begin at 0")
     width = np.int64 if pa.types.is_large_list(data_type) else np.int32
     if width is np.int32 and len(items) > LARGEST:
         raise CorruptFile(f"{field.name}: more than {LARGEST} items in one array")

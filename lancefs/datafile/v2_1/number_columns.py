@@ -249,7 +249,8 @@ def _join(dictionaries: Sequence[pa.Array]) -> _Joined:
     """Join the dictionaries of pages, which are the same in most cases."""
     first, kind = dictionaries[0], dictionaries[0].type
     every = [np.arange(len(one), dtype=np.int32) for one in dictionaries]
-    if all(one.buffers() == first.buffers() for one in dictionaries[1:]):
+    # Items of a bit each may be more or fewer, and have the same bytes.
+    if all(len(one) == len(first) and one.buffers() == first.buffers() for one in dictionaries[1:]):
         return _Joined(in_own_memory(first), every)
     chunks = [
         pa.DictionaryArray.from_arrays(

@@ -20,3 +20,10 @@ def test_a_null_has_no_text_whatever_its_index_is() -> None:
     found = kernels.take_strings(offsets, items, np.array([1, 0, 0], np.uint32), valid)
     assert found[0].tolist() == [0, 3, 3, 6]
     assert found[1].tobytes() == b"twoone"
+
+
+def test_values_of_no_bytes_are_looked_up() -> None:
+    items = np.empty(2, "V0")
+    assert len(kernels.take(items, np.array([0, 1, 1], np.uint8))) == 3
+    with pytest.raises(CorruptFile):
+        kernels.take(items, np.array([0, 2], np.uint8))

@@ -21,14 +21,13 @@ from lancefs.storage import Bytes
 
 
 def most_bytes(encoding: FixedSizeList, counts: Ints) -> Ints | None:
-    item_counts = counts * _dimension(encoding)
+    item_counts = _item_counts(encoding, counts)
     items = registry.most_bytes(encoding.values, item_counts)
     return None if items is None else items + item_counts // 8 + counts
 
 
 def decode_chunks(encoding: FixedSizeList, buffers: Sequence[Chunked], counts: Ints) -> Block:
-    dimension = _dimension(encoding)
-    item_counts = counts * dimension
+    dimension, item_counts = _dimension(encoding), _item_counts(encoding, counts)
     validity = None
     if encoding.has_validity:
         if not buffers:
@@ -80,6 +79,7 @@ def _unzip(encoding: FixedSizeList, rows: Bytes, count: int, lists: int) -> Bloc
     """
     dimension = _dimension(encoding)
     items = lists * dimension
+    registry.check_count(count * items)
     validity = None
     if encoding.has_validity:
         size = -(-items // 8)
@@ -95,6 +95,13 @@ def _child(encoding: CompressiveEncoding, rows: Bytes, count: int, items: int) -
     if encoding.WhichOneof("compression") == "fixed_size_list":
         return _unzip(encoding.fixed_size_list, rows, count, items)
     return registry.decode_fixed(encoding, np.ascontiguousarray(rows).reshape(-1), count * items)
+
+
+def _item_counts(encoding: FixedSizeList, counts: Ints) -> Ints:
+    """Return the number of items of each chunk, from its number of lists."""
+    dimension = _dimension(encoding)
+    registry.check_counts(counts, dimension)
+    return counts * dimension
 
 
 def _dimension(encoding: FixedSizeList) -> int:

@@ -9,10 +9,13 @@ import numpy as np
 from lancefs.datafile.blocks import Block, FixedWidth, Ints, gather, no_width, typed
 from lancefs.datafile.kernels.segments import places_of
 from lancefs.datafile.row_ranges import as_ranges
-from lancefs.datafile.v2_1.encodings.registry import Chunked, expect_buffers
+from lancefs.datafile.v2_1.encodings.registry import LARGEST, Chunked, expect_buffers
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import Flat
 from lancefs.storage import Bytes
+
+# Up to so many bits a value, the bits of all values that `registry` lets a file have are an int64.
+_MAX_PLAIN_BITS = 1 << 14
 
 
 def decode_chunks(encoding: Flat, buffers: Sequence[Chunked], counts: Ints) -> Block:
@@ -51,11 +54,17 @@ def bytes_of_bits(bits: int, counts: Ints) -> Ints:
     """Return the bytes that numbers of values of a width take.
 
     Raises:
-        CorruptFile: No values are so wide.
+        CorruptFile: No values are so wide, or so many values are too many.
     """
+    _check_width(bits)
+    if bits > _MAX_PLAIN_BITS and int(counts.max(initial=0)) > LARGEST // bits:
+        raise CorruptFile(f"{counts.max()} flat values of {bits} bits")
+    return -(-counts * bits // 8)
+
+
+def _check_width(bits: int) -> None:
     if not 0 <= bits <= 1 << 31:
         raise CorruptFile(f"flat values of {bits} bits")
-    return -(-counts * bits // 8)
 
 
 def flat_values(buffer: Chunked, bits: int, counts: Ints) -> FixedWidth:
@@ -92,6 +101,7 @@ def _sizes(buffer: Chunked, bits: int, counts: Ints) -> Ints:
 
 def _one_chunk(buffer: Chunked, bits: int, counts: Ints) -> FixedWidth:
     """Read the values of a single chunk, in a tenth of the time that the general case takes."""
+    _check_width(bits)
     start, end, count = int(buffer.starts[0]), int(buffer.ends[0]), int(counts[0])
     size = -(-count * bits // 8)
     if count < 0 or not 0 <= start <= start + size <= end <= len(buffer.data):

@@ -31,6 +31,8 @@ def decode_fixed(encoding: PackedStruct, data: Bytes, count: int) -> Block:
 
 def _widths(encoding: PackedStruct) -> list[int]:
     """Return the width of each child in bytes."""
+    if not encoding.bits_per_value:
+        raise CorruptFile("packed structs without members, which have no bytes")
     if any(bits % 8 or not bits for bits in encoding.bits_per_value):
         raise UnsupportedFeature("packed structs with booleans, which writers left out of the rows")
     return [int(bits) // 8 for bits in encoding.bits_per_value]
@@ -39,7 +41,7 @@ def _widths(encoding: PackedStruct) -> list[int]:
 def _split(widths: Sequence[int], rows: Block) -> Block:
     if not isinstance(rows, FixedWidth) or rows.bits != 8 * sum(widths):
         raise CorruptFile(f"rows of a packed struct are not {sum(widths)} bytes wide")
-    table = np.ascontiguousarray(rows.values).view(np.uint8).reshape(rows.length, -1)
+    table = np.ascontiguousarray(rows.values).view(np.uint8).reshape(rows.length, sum(widths))
     ends = np.cumsum(widths).tolist()
     columns = [
         np.ascontiguousarray(table[:, end - width : end]).reshape(-1)

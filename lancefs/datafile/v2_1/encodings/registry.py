@@ -40,6 +40,9 @@ ENCODINGS = frozenset(
 
 # Upper limit of counts, offsets and positions, so that sums of two do not overflow.
 LARGEST = 1 << 62
+# Values that one call decodes at most, of all chunks. No file has so many; their sums, and their
+# bytes as long as these are few each, are an int64.
+_MAX_VALUES = 1 << 48
 # Bytes that a buffer may have beyond those of its values, for padding.
 _SLACK = 4096
 NO_BYTES: Bytes = np.empty(0, np.uint8)
@@ -69,7 +72,11 @@ def decode_chunks(encoding: CompressiveEncoding, buffers: Sequence[Chunked], cou
         encoding: The encoding of the values.
         buffers: The buffers of the chunks, as many as the encoding has.
         counts: Number of values in each chunk.
+
+    Raises:
+        CorruptFile: The chunks are damaged, or there are more values than a file can have.
     """
+    check_counts(counts)
     return _required(encoding, "decode_chunks")(_message(encoding), buffers, counts)
 
 
@@ -83,7 +90,11 @@ def decode_at(
         buffers: The buffers of the chunks, as many as the encoding has.
         counts: Number of values in each chunk.
         wanted: Positions among the values of all chunks, ascending, each once.
+
+    Raises:
+        CorruptFile: The chunks are damaged, or there are more values than a file can have.
     """
+    check_counts(counts)
     function = _optional(encoding, "decode_at")
     if function is not None:
         return cast(Block, function(_message(encoding), buffers, counts, wanted))
@@ -101,6 +112,7 @@ def value_lengths(encoding: CompressiveEncoding, buffers: Sequence[Chunked], cou
     Raises:
         CorruptFile: The chunks are damaged, or the values are of no variable width.
     """
+    check_counts(counts)
     function = _optional(encoding, "value_lengths")
     if function is None:
         return lengths_of(decode_chunks(encoding, buffers, counts))
@@ -108,7 +120,12 @@ def value_lengths(encoding: CompressiveEncoding, buffers: Sequence[Chunked], cou
 
 
 def decode_blocks(encoding: CompressiveEncoding, buffer: Chunked, counts: Ints) -> Block:
-    """Decompress buffers that stand alone, such as the levels of each chunk, and join them."""
+    """Decompress buffers that stand alone, such as the levels of each chunk, and join them.
+
+    Raises:
+        CorruptFile: The buffers are damaged, or there are more values than a file can have.
+    """
+    check_counts(counts)
     function = _optional(encoding, "decode_blocks")
     if function is None:
         return decode_chunks(encoding, [buffer], counts)
@@ -117,11 +134,13 @@ def decode_blocks(encoding: CompressiveEncoding, buffer: Chunked, counts: Ints) 
 
 def decode_block(encoding: CompressiveEncoding, data: Bytes, count: int) -> Block:
     """Decompress the `count` values of one buffer that stands alone, such as a dictionary."""
+    check_count(count)
     return decode_blocks(encoding, Chunked.single(data), np.array([count], np.int64))
 
 
 def decode_fixed(encoding: CompressiveEncoding, data: Bytes, count: int) -> Block:
     """Decompress `count` full-zip values that all have the same width."""
+    check_count(count)
     function = _optional(encoding, "decode_fixed")
     if function is None:
         return decode_chunks(encoding, [Chunked.single(data)], np.array([count], np.int64))
@@ -192,6 +211,32 @@ def has_payload(encoding: CompressiveEncoding) -> bool:
     """Whether a sequence has a buffer; else its description gives all numbers."""
     function = _optional(encoding, "has_payload")
     return True if function is None else bool(function(_message(encoding)))
+
+
+def check_count(count: int) -> None:
+    """Check that a file can have so many values.
+
+    Raises:
+        CorruptFile: It cannot.
+    """
+    if not 0 <= count < _MAX_VALUES:
+        raise CorruptFile(f"{count} values where a file has fewer than {_MAX_VALUES}")
+
+
+def check_counts(counts: Ints, parts: int = 1) -> None:
+    """Check that a file can have so many values, before sums of the numbers may wrap.
+
+    Args:
+        counts: The numbers, as a file tells them.
+        parts: How many values each of them stands for.
+
+    Raises:
+        CorruptFile: It cannot.
+    """
+    if len(counts) == 1:
+        check_count(int(counts[0]) * parts)
+    elif len(counts) and int(counts.max()) * len(counts) * parts >= _MAX_VALUES:
+        check_count(sum(counts.tolist()) * parts)
 
 
 def split_parts(data: Bytes, sizes: int) -> list[Bytes]:

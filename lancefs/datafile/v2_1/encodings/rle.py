@@ -49,6 +49,8 @@ def decode_chunks(encoding: Rle, buffers: Sequence[Chunked], counts: Ints) -> Bl
     if value_runs is not None and np.any(value_runs != runs):
         raise CorruptFile("a chunk has more or fewer run values than run lengths")
     run_lengths = _decode_runs(encoding.run_lengths, lengths, runs)
+    if run_lengths.bits not in (8, 16, 32, 64):
+        raise CorruptFile(f"runs whose lengths have {run_lengths.bits} bits")
     run_values = _decode_runs(encoding.values, packed, runs)
     stored = run_values.values.nbytes + run_lengths.values.nbytes
     reserve(int(counts.sum()) * run_values.values.itemsize, stored)

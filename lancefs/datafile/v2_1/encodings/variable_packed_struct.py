@@ -50,6 +50,7 @@ def _child(
     lengths = gather(data, cursor, starts).view(f"<i{width}").astype(np.int64)
     if np.any(lengths < 0):
         raise CorruptFile("a length in a packed struct is negative")
+    _check_ends(lengths, stops)  # the sum might wrap
     ends = _check_ends(starts + lengths, stops)
     return registry.decode_variable(field.value, Chunked(data, starts, ends)), ends
 

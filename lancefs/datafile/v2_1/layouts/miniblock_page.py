@@ -257,6 +257,9 @@ class MiniBlockPage:
         entries = data.view("<i8").reshape(chunks, stride)
         if entries.min(initial=0) < 0 or entries.max(initial=0) > self.page.rows + (1 << 32):
             raise CorruptFile("a count in the repetition index is out of bounds")
+        # Sums of the counts that wrap may end where they should; a sum of floats does not wrap.
+        if entries[:, 0].sum(dtype=np.float64) > 2.0 * self.page.rows + chunks:
+            raise CorruptFile(f"the chunks of the page hold more than its {self.page.rows} rows")
         unfinished = entries[:, 1] > 0
         continues = np.concatenate((np.zeros(1, np.bool_), unfinished[:-1]))
         return entries[:, 0] + unfinished - continues, continues

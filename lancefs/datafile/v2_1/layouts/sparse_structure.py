@@ -6,7 +6,7 @@ and the number of items of each. A fixed-size list layer has a fixed number of s
 its own. The buffers of the sets follow the buffers of the values, in the order of the layers.
 
 A set is read whole, for all rows of the page, so that memory for it is reserved: few bytes may tell
-of any number of slots.
+of any number of slots. There is a limit to that number, below which no sum or product wraps.
 
 Source of the facts: pages written by Lance 14, see protos/encodings_v2_3.proto.
 """
@@ -35,6 +35,9 @@ from lancefs.proto.encodings_v2_3_pb2 import (
     SparseValiditySet,
 )
 from lancefs.storage import Bytes, Reads
+
+# Slots that a layer may have: far more than any page has.
+_MAX_SLOTS = 1 << 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,12 @@ class SparsePage:
                 layers[-1] = Unravelled(alive if is_null else None, None, slots.length)
             self._layers = _flattened(self.structure.layers, layers)
         cut, spans = [], ranges
+        # A fixed-size list inside a list counts in the rows of the page, and not in its own slots.
+        if ranges and ranges[-1][1] > self._layers[0].length:
+            raise CorruptFile(
+                f"row {ranges[-1][1] - 1} of a page whose outermost layer has "
+                f"{self._layers[0].length} slots"
+            )
         for layer in self._layers:
             cut.append(layer.select(spans))
             spans = layer.below(spans)
@@ -101,11 +110,16 @@ def _parse(
 
     The mask is None where all slots are valid: a page of many rows need not have any bytes.
     """
+    for layer in layers:
+        dimension = layer.fixed_size_list.dimension
+        if layer.HasField("fixed_size_list") and not 0 < dimension < 1 << 31:
+            raise CorruptFile(f"a fixed-size list of {dimension} items")
     slots, rest = divmod(rows, prod(max(1, layer.fixed_size_list.dimension) for layer in layers))
     if rest or not layers:
         raise CorruptFile(f"{rows} rows of fixed-size lists, or a page without layers")
     alive: Mask | None = None
     for layer in layers:
+        _check_slots(slots)
         match layer.WhichOneof("layer"):
             case "validity":
                 valid = _validity(layer.validity, buffers, slots)
@@ -120,11 +134,17 @@ def _parse(
             case "fixed_size_list":
                 valid = _validity(layer.fixed_size_list.validity, buffers, slots)
                 dimension = int(layer.fixed_size_list.dimension)
+                _check_slots(slots * dimension)
                 alive = _repeated(_both(alive, valid), dimension, slots * dimension)
                 yield Unravelled(valid, None, slots), alive
                 slots *= dimension
             case _:
                 raise UnsupportedFeature("a layer of sparse structure of an unknown kind")
+
+
+def _check_slots(slots: int) -> None:
+    if slots >= _MAX_SLOTS:
+        raise CorruptFile(f"a layer of {slots} slots")
 
 
 def _both(alive: Mask | None, valid: Mask | None) -> Mask | None:
@@ -160,18 +180,21 @@ def _flattened(
 
 
 def _offsets(layer: SparseListLayer, buffers: Iterator[Bytes], slots: int) -> Ints:
-    count = int(layer.num_non_empty_positions)
+    count, below = int(layer.num_non_empty_positions), int(layer.num_child_slots)
+    _check_slots(below)
     positions = _positions(layer.non_empty_positions, buffers, count, slots)
     counts = registry.take_sequence(layer.counts, buffers, count)
-    if count and (counts.min() <= 0 or int(counts.max()) > layer.num_child_slots):
+    if count and (counts.min() <= 0 or int(counts.max()) > below):
         raise CorruptFile("a list that is not empty has no items, or more than there are")
+    # Offsets that wrap may end where they should: a sum of floats does not wrap, and is exact
+    # enough to tell that one of integers does not, either.
+    found = counts.sum(dtype=np.float64)
+    if found > 2.0 * below or int(counts.sum()) != below:
+        raise CorruptFile(f"lists of {found:.0f} items in all, of {below}")
     reserve(2 * 8 * slots)  # lengths and offsets
     lengths = np.zeros(slots, np.int64)
     lengths[positions] = counts
-    offsets = offsets_of(lengths)
-    if offsets[-1] != layer.num_child_slots:
-        raise CorruptFile(f"lists of {offsets[-1]} items in all, of {layer.num_child_slots}")
-    return offsets
+    return offsets_of(lengths)
 
 
 def _validity(layer: SparseValiditySet, buffers: Iterator[Bytes], slots: int) -> Mask | None:
