@@ -38,7 +38,7 @@ def counts_of_rows(changes: pa.Table) -> dict[str, int]:
     """Return how many rows were inserted, deleted and updated.
 
     Args:
-        changes: Of `LanceDataset.changes`.
+        changes: The rows of `LanceDataset.changes`.
     """
     kinds = changes["_change_type"].value_counts().to_pylist()
     counts = {str(kind["values"]): int(kind["counts"]) for kind in kinds}
@@ -53,7 +53,7 @@ def counts_by_column(changes: pa.Table) -> dict[str, int]:
     """Return how many updates changed each column, the column with most changes first.
 
     Args:
-        changes: Of `LanceDataset.changes` with a key.
+        changes: The rows of `LanceDataset.changes` with a key.
     """
     updates = changes.filter(pc.field("_change_type") == AFTER)
     names = pc.list_flatten(updates[CHANGED_COLUMNS.name]).to_pylist()
@@ -64,7 +64,7 @@ def changed_cells(changes: pa.Table, key: Sequence[str]) -> Iterator[CellChange]
     """Yield the values that updates changed, update by update.
 
     Args:
-        changes: Of `LanceDataset.changes` with a key.
+        changes: The rows of `LanceDataset.changes` with a key.
         key: The columns of the key.
     """
     before, after = (changes.filter(pc.field("_change_type") == kind) for kind in (BEFORE, AFTER))

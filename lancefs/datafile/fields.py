@@ -107,8 +107,8 @@ class Field:
         is_outline: Whether the field is read as an outline (see `outlines`), or as its validity.
         is_validity: Whether the field is read as its validity (see `validity`).
         is_decimal64: Whether the decimals of the field are read in 64 bits (see `decimals`).
-        way: Of a member of a struct that is read as a column: the column, and the members down to
-            this one, as the table has them. Empty for all other fields.
+        way: The fields around a member of a struct that is read as a column: the column, and the
+            members down to this one, as the table has them. Empty for all other fields.
     """
 
     id: int

@@ -49,7 +49,7 @@ def answer_file(
     Args:
         fs: The tree of a table.
         path: The file.
-        headers: Of the request.
+        headers: The headers of the request.
         threads: Limits the threads that read.
         on_error: Is called with an error that comes when the answer has begun.
 
@@ -115,7 +115,7 @@ class FileAnswer:
         file: The file.
         span: What is sent of it; None for a stream, to its end.
         status: The status of HTTP.
-        headers: Of the answer.
+        headers: The headers of the answer.
         threads: Limits the threads that read.
         on_error: Is called with the error that cuts the answer short.
     """

@@ -69,8 +69,8 @@ def require_columns(uri: str, manifest: Manifest, names: Sequence[str]) -> None:
     """Refuse a version that lacks a column of the stream.
 
     Args:
-        uri: Of the table.
-        manifest: Of the version.
+        uri: The URI of the table.
+        manifest: The manifest of the version.
         names: The columns of the stream.
 
     Raises:
@@ -89,8 +89,8 @@ def only_added(manifest: Manifest, before: Manifest | None) -> list[int] | None:
     """Return the positions of the fragments that a version added, if it did nothing else.
 
     Args:
-        manifest: Of the version.
-        before: Of the version before it; None for the first one.
+        manifest: The manifest of the version.
+        before: The manifest of the version before it; None for the first one.
 
     Returns:
         The positions, or None for a version that may have changed other rows.
@@ -108,8 +108,8 @@ def shares(
     """Divide the comparison of two versions among tasks.
 
     Args:
-        manifest: Of a version.
-        before: Of the version before it.
+        manifest: The manifest of a version.
+        before: The manifest of the version before it.
         rows_per_task: At most about this many rows are compared by a task.
         bytes_per_task: At most about this many bytes of data files are read by a task.
 

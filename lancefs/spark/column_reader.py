@@ -54,7 +54,7 @@ class TaskColumns:
 
         Args:
             field: The column, as Spark wants it from Arrow.
-            positions: Of the rows, among the live rows of the version.
+            positions: The positions of the rows among the live rows of the version.
 
         Raises:
             LanceError: As `LanceDataset.to_table` says.

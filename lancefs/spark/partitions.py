@@ -27,7 +27,7 @@ class Span:
     Attributes:
         first: Position of the first fragment in the manifest.
         last: Position of the last fragment.
-        rows: Of the one fragment, the first row and the one after the last, deleted ones counted;
+        rows: The first row of the one fragment and the row after the last, deleted ones counted;
             None for all rows.
     """
 

@@ -33,7 +33,7 @@ def scan(
     """Read the rows of a task.
 
     Args:
-        version: Of the table.
+        version: The version of the table.
         span: The rows.
         names: The columns, in order; all by default.
         filter: Rows to keep.

@@ -31,7 +31,7 @@ def reduced(
     data files before 2.1.
 
     Args:
-        reader: Of the fragment, or of several.
+        reader: The reader of the fragment, or of several.
         fields: Columns of the table, or members of structs as columns.
         ranges: Offsets of rows, ascending and disjoint.
         ids: The ids of those that are wanted in 64 bits.
@@ -51,7 +51,7 @@ def as_decimal64(reader: FragmentReader | FragmentRun, field: Field, array: pa.A
     """Return a column in 64 bits.
 
     Args:
-        reader: Of the fragment, or of several, that the column is of.
+        reader: The reader of the fragment, or of several, that the column is of.
         field: The column.
         array: Some of its rows.
 

@@ -32,7 +32,7 @@ def read(
     """Read rows of several fields, some of them dictionary-encoded; see `FragmentReader.read`.
 
     Args:
-        reader: Of the fragment, or of several.
+        reader: The reader of the fragment, or of several.
         fields: Columns of the table, or parts of them.
         ranges: Offsets of rows, ascending and disjoint.
         blobs: Whether blobs come as descriptors, or as their bytes.
@@ -59,7 +59,7 @@ def stored_items(reader: FragmentReader, field: Field) -> pa.Array | None:
     Reads one row of each page, which comes with the dictionary of the page.
 
     Args:
-        reader: Of the fragment.
+        reader: The reader of the fragment.
         field: A column of strings.
 
     Returns:

@@ -20,7 +20,7 @@ def reduced(
     of strings tell which are missing.
 
     Args:
-        reader: Of the fragment, or of several.
+        reader: The reader of the fragment, or of several.
         fields: Columns of the table, or members of structs as columns.
         ids: The ids of those whose validity is wanted; see `validity_array`.
     """

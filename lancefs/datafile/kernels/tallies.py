@@ -17,7 +17,8 @@ def add_positions(numbers: Array, base: int, positions: Array, sums: Array) -> A
     Args:
         numbers: Integers of at most 64 bits, but not uint64, a row each.
         base: The number of the first position.
-        positions: Of the numbers from `base` on (int32); negative for those that have none.
+        positions: The positions of the numbers from `base` on (int32); negative for numbers that
+            have none.
         sums: The sums so far (int32).
 
     Returns:

@@ -125,9 +125,9 @@ def read_texts(
         parts: What else is known of the pages.
         leaves: The leaves; see `StringColumn`.
         rows: The first row, and the row after the last one.
-        memories: Of each memory that leaves share, where the first text begins behind all offsets
-            and validities, and its bytes. Texts begin at multiples of `ALIGN`, and need room for
-            `SLACK` more bytes each.
+        memories: For each memory that leaves share: where the first text begins, behind all
+            offsets and validities, and the bytes of the memory. Texts begin at multiples of
+            `ALIGN`, and need room for `SLACK` more bytes each.
 
     Returns:
         The rows of each leaf; and how many bytes were looked at, in how many places.

@@ -211,8 +211,8 @@ def in_leaves(counts: Sequence[Ints], parts: Sequence[Ints]) -> Ints:
     """Join what there is of each page of files; return it leaf by leaf, and file by file in a leaf.
 
     Args:
-        counts: Of each file, the number of pages of each leaf: int64, shape (leaves,).
-        parts: Of each file, a row for each page: int64, shape (pages, columns).
+        counts: The number of pages of each leaf, for each file: int64, shape (leaves,).
+        parts: A row for each page, for each file: int64, shape (pages, columns).
     """
     if len(parts) == 1:
         return parts[0]

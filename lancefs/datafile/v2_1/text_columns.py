@@ -53,8 +53,8 @@ class _TextLayout(NamedTuple):
     Attributes:
         leaves: The columns as the kernel takes them; see `StringColumn`: int64, shape (columns,
             numbers).
-        memories: Of each memory that columns share, where the first text begins behind all offsets
-            and validity, and its bytes.
+        memories: For each memory that columns share: where the first text begins, behind all
+            offsets and validity, and the bytes of the memory.
     """
 
     leaves: Ints

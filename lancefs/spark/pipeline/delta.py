@@ -65,7 +65,7 @@ def require_delta(format: str, types: str) -> Any:
     """Return the library, if files like these can make up a Delta table.
 
     Args:
-        format: Of the files.
+        format: The format of the files.
         types: Those of the table, or of Spark.
 
     Raises:

@@ -42,7 +42,7 @@ class Part:
         path: Below the destination.
         rows: In it.
         size: In bytes.
-        checksum: Of its bytes, as `output_files.Checksum` makes it.
+        checksum: The checksum of its bytes, as `output_files.Checksum` makes it.
         modified: When the store says that it was written, in ISO 8601; None if it does not say.
     """
 
@@ -124,7 +124,7 @@ class Materialized:
     """One whole version at a destination.
 
     Attributes:
-        files: Of the destination.
+        files: The files of the destination.
         source: The table.
         version: The version.
         branch: The branch that it is on; None for the main one.

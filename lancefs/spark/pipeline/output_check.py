@@ -103,7 +103,7 @@ def find_changes(spark: SparkSession, files: Files, parts: Sequence[Part]) -> li
 
     Args:
         spark: Where they are read.
-        files: Of the destination.
+        files: The files of the destination.
         parts: The files, and what they were.
     """
     what = f"verify {files.shown}"

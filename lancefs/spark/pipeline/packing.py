@@ -20,7 +20,7 @@ def pack(
 
     Args:
         fragments: Those of the manifest.
-        positions: Of the fragments that are worked on, ascending.
+        positions: The positions of the fragments that are worked on, ascending.
         target_bytes: Bytes of data files of a piece, at most, unless one fragment has more.
         cores: Pieces that are worked on at a time: there are at least as many, where that pays.
 

@@ -31,10 +31,10 @@ class Report:
         source: The table.
         version: The version.
         fragments: How many were looked at.
-        rows: Of them, deleted ones included.
+        rows: The number of their rows, deleted ones included.
         deleted: Rows that are deleted.
         values: That were decoded, in all columns.
-        file_bytes: Of the data files.
+        file_bytes: Bytes of the data files.
         seconds: It took.
         problems: What is wrong; none where all is well.
     """

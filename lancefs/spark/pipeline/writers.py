@@ -31,7 +31,7 @@ def write_parts(
     """Write rows as files of about the target size, in the directories that they belong in.
 
     Args:
-        files: Of the destination.
+        files: The files of the destination.
         name: How the files are called, before what tells this attempt from others.
         batches: The rows.
         schema: Their columns.
@@ -51,8 +51,8 @@ class _OutputFile:
     """A file that is being written.
 
     Args:
-        files: Of the destination.
-        path: Below the destination.
+        files: The files of the destination.
+        path: The path of the file below the destination.
         schema: The columns.
         form: `parquet` or `arrow`.
 
