@@ -22,7 +22,7 @@ from lancefs.errors import NoSuchPath, NotALanceTable, ReadFailed
 from lancefs.masking import mask_secrets
 from lancefs.printable import printable
 from lancefs.storage import Store, forget
-from lancefs.storage.filesystems import open_url, with_connections
+from lancefs.storage.filesystems import open_url, with_connections, with_mapping
 from lancefs.storage.local_files import is_local
 from lancefs.table.base_paths import BaseRules, confine
 from lancefs.table.versions import VERSIONS, list_versions
@@ -146,8 +146,9 @@ class LanceFileSystem(ReadOnlyFileSystem):
             )
         super().__init__(**kwargs)
         self.dircache = Listings(**kwargs)
-        options = dict(target_options or {}) | ({} if mmap else {"mmap": False})
         fo = stringify_path(fo)
+        where = str(fo) if target_protocol is None and fo else f"{target_protocol or 'file'}://"
+        options = with_mapping(where, target_options or {}, mmap)
         if fs is not None:
             self._fs, self.root = fs, fs._strip_protocol(fo) if fo else ""
         elif target_protocol is None and fo:
@@ -165,7 +166,8 @@ class LanceFileSystem(ReadOnlyFileSystem):
         store = tokenize(type(self.fs), self.fs.storage_args, self.fs.storage_options)
         layouts = None if layout_cache is None else LayoutCache(layout_cache)
         secrets = None if self._rules is None else tokenize(self._rules.storage_options)
-        self._opened = OpenTables(f"{store} {self._rules!r} {secrets}", layouts, max_memory)
+        sharer = f"{store} {self._rules!r} {secrets} {max_memory}"
+        self._opened = OpenTables(sharer, layouts, max_memory)
 
     def __repr__(self) -> str:
         root = Store(self.fs, self.root).url() if self._is_rooted else ""

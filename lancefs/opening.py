@@ -11,7 +11,7 @@ from typing import Any
 from lancefs.errors import NotALanceTable, ReadFailed
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
-from lancefs.storage.filesystems import open_url
+from lancefs.storage.filesystems import open_url, with_mapping
 from lancefs.storage.local_files import local_path
 from lancefs.table.base_paths import BaseRules, confine
 from lancefs.table.open_version import OpenVersion, open_version
@@ -67,8 +67,9 @@ def open(
         CorruptFile: The manifest is damaged.
         UnsupportedFeature: The version needs a feature that this release does not read.
     """
-    options = dict(storage_options or {}) | ({} if mmap else {"mmap": False})
-    if filesystem is not None and options:
+    path = os.fspath(url)
+    options = with_mapping(path, storage_options or {}, mmap)
+    if filesystem is not None and (options or not mmap):
         raise ValueError("filesystem has options of its own; storage_options and mmap go without")
     if base_paths:
         base_rules = (base_rules or BaseRules()).moving(base_paths)
@@ -79,7 +80,6 @@ def open(
         find = _open_fresh if fresh else open_version
         return LanceDataset(find(store, wanted, base_rules, max_memory))
 
-    path = os.fspath(url)
     versioned = _VERSIONED.fullmatch(path)
     if versioned is None:
         return open_at(path, wanted)

@@ -17,6 +17,7 @@ from lancefs.errors import CorruptFile, MissingFile, ReadFailed
 from lancefs.storage import Reads, Store, read_all, run, together
 from lancefs.storage import store as storage
 from lancefs.storage.byte_ranges import coalesce
+from lancefs.storage.filesystems import with_mapping
 
 DATA = bytes(range(256)) * 4
 
@@ -211,3 +212,11 @@ def test_only_failed_ranges_are_retried(remote: Store) -> None:
     got = read_all([(file, [(0, 4)]) for file in files])
     assert [parts[0].tobytes() for parts in got] == [DATA[:4], DATA[::-1][:4]]
     assert [path for path, _, _ in remote.fs.requests] == ["/dir/a", "/dir/b", "/dir/a", "/dir/a"]
+
+
+def test_only_local_files_are_told_not_to_be_mapped() -> None:
+    for local in ("/t.lance", "t.lance", "file:///t.lance"):
+        assert with_mapping(local, {}, maps=False) == {"mmap": False}
+    for other in ("s3://b/t.lance", "https://host/t.lance", "simplecache::file:///t.lance"):
+        assert with_mapping(other, {"key": 1}, maps=False) == {"key": 1}
+    assert with_mapping("/t.lance", {}, maps=True) == {}

@@ -28,14 +28,8 @@ def list_folder(
     Args:
         store: The folder.
         read_row: Returns what is known of a directory, given it and its name: `identify`, or more.
-
-    Raises:
-        Failure: It is a file.
     """
-    entries = store.entries()
-    names = sorted(name for name, info in entries if info.get("type") == "directory")
-    if not names and len(entries) == 1:
-        raise Failure(f"{store.url()}: a file; the folder of a table was expected")
+    names = sorted(name for name, info in store.entries() if info.get("type") == "directory")
     return in_threads(
         lambda name: read_row(Store(store.fs, store.full(name)), name),
         names,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -140,6 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code.
     """
     session = Session()
+    _escape_what_is_not_encoded()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if _COMPLETE in os.environ:  # the shell asks for completions
@@ -202,13 +204,27 @@ def _usage_message(error: click.ClickException) -> str:
 
 
 def _print_error(text: str) -> None:
+    if sys.stderr is None:  # it is closed, and `print` would take standard output
+        return
     for line in text.split("\n"):
         print(printable(line), file=sys.stderr)
 
 
 def _flush() -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in _open_streams():
+        stream.flush()
+
+
+def _escape_what_is_not_encoded() -> None:
+    """Write characters that the encoding of the output lacks as escapes, and not as an error."""
+    for stream in _open_streams():
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _open_streams() -> list[TextIO]:
+    """Return the standard streams of output that the process was started with."""
+    return [stream for stream in (sys.stdout, sys.stderr) if stream is not None]
 
 
 def _discard_output() -> int:

@@ -275,8 +275,11 @@ def read_columns(texts: tuple[str, ...]) -> list[str] | None:
 
     found: list[str] = []
     for text in texts:
-        (names,) = csv.reader([text], skipinitialspace=True)
-        if not all(names):
+        try:
+            (names,) = csv.reader([text], skipinitialspace=True)
+        except csv.Error:  # a line break outside of quotes
+            names = []
+        if not names or not all(names):
             raise click.BadParameter(f"{text!r}: names separated by commas were expected")
         found += names
     return found

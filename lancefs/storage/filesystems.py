@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _WEB = {"http", "https"}
 _S3 = {"s3", "s3a"}
+_LOCAL = {"file", "local"}
 # Requests to S3 that may be under way at once.
 _CONNECTIONS = 64
 # Protocols that reach all files of a machine that a user may read.
@@ -38,6 +39,19 @@ def open_url(url: str, options: Mapping[str, Any]) -> tuple[fsspec.AbstractFileS
         url, **with_connections(protocol, options)
     )
     return found
+
+
+def with_mapping(url: str, options: Mapping[str, Any], maps: bool) -> dict[str, Any]:
+    """Return storage options that say whether local files may be mapped into memory.
+
+    Args:
+        url: What the options are for. Stores that are not local map no files, and do not know the
+            option `mmap`.
+        options: The storage options.
+        maps: Whether files may be mapped.
+    """
+    protocol = url.partition("://")[0] if "://" in url else "file"
+    return {**options, "mmap": False} if not maps and protocol in _LOCAL else dict(options)
 
 
 def with_connections(protocol: str, options: Mapping[str, Any]) -> dict[str, Any]:

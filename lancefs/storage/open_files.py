@@ -75,8 +75,10 @@ def _blocks_of(ranges: Sequence[ByteRange], block: int) -> int:
 def most_files() -> int:
     """Return how many files the process may hold bytes of."""
     setting = os.environ.get("LANCEFS_OPEN_FILES")
-    if setting is not None:
+    if setting is not None and setting.strip().isdecimal():
         return max(1, int(setting))
+    if setting is not None:
+        raise ValueError(f"LANCEFS_OPEN_FILES is {setting!r}; a number of files was expected")
     try:
         import resource
     except ImportError:  # not on Windows

@@ -21,7 +21,7 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 from urllib.parse import unquote
 
 from lancefs.errors import CorruptFile, ReadFailed, UnsupportedFeature
@@ -72,7 +72,7 @@ class BaseRules:
             any file.
 
     Raises:
-        ValueError: `storage_options` has options for all web servers.
+        ValueError: `follow` is none of these, or `storage_options` has options for all web servers.
     """
 
     follow: Follow = "store"
@@ -84,6 +84,9 @@ class BaseRules:
     external_blobs: Sequence[str] = ()
 
     def __post_init__(self) -> None:
+        if self.follow not in get_args(Follow):
+            expected = ", ".join(map(repr, get_args(Follow)))
+            raise ValueError(f"follow is {self.follow!r}; one of {expected} was expected")
         for key in self.storage_options:
             if key in ("http", "https"):
                 raise ValueError(

@@ -327,17 +327,19 @@ def _parse_version(version: int | str) -> int | None:
     raise ValueError(f"{version!r} is not a version: a number was expected, or {LATEST!r}")
 
 
-def _parse_time(time: date | str) -> datetime:
+def _parse_time(time: object) -> datetime:
     if isinstance(time, date) and not isinstance(time, datetime):
         time = datetime(time.year, time.month, time.day)
-    if isinstance(time, str):
-        try:
-            time = datetime.fromisoformat(time.strip())
-        except ValueError:
-            raise ValueError(
-                f"{time!r} is not a point in time; one like 2026-01-31T12:00:00Z was expected"
-            ) from None
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    try:
+        found = datetime.fromisoformat(time.strip()) if isinstance(time, str) else time
+        # Of pandas, a missing time is a `datetime` that equals no time, not even itself.
+        if not isinstance(found, datetime) or found != found:
+            raise ValueError
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError(
+            f"{time!r} is not a point in time; one like 2026-01-31T12:00:00Z was expected"
+        ) from None
 
 
 def _is_name(name: str, grammar: re.Pattern[str]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -30,6 +32,11 @@ WRONG = {
     "a ref": (["show", f"{ORDERS}@a b"], "'a b' is not a ref"),
     "a column": (["head", ORDERS, "-c", "cty"], "no column 'cty'; did you mean city?"),
     "columns": (["head", ORDERS, "-c", "city,,tea"], "names separated by commas"),
+    "columns in lines": (["head", ORDERS, "-c", "city\nid"], "names separated by commas"),
+    "a time out of range": (
+        ["head", ORDERS, "--as-of", "9999-12-31T23:59:59-05:00"],
+        "is not a point in time",
+    ),
     "a number": (["head", ORDERS, "-n", "many"], "'many' is not a valid integer"),
     "a protocol": (["head", "fil://x.lance"], "did you mean file"),
     "a time": (["head", ORDERS, "--as-of", "yesterday"], "'yesterday' is not a point in time"),
@@ -209,3 +216,37 @@ def test_a_long_predicate_is_read_or_refused_in_one_line(here: Here) -> None:
     assert "a number of 100,000 digits; at most 400 are read" in done.err
     assert done.err.count("\n") == 1
     assert len(done.err) < 400
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+def test_what_the_output_cannot_encode_is_escaped(tmp_path: Path, encoding: str) -> None:
+    lance.write_dataset(pa.table({"Łódź": ["日本"]}), str(tmp_path / "t.lance"))
+    for arguments in (["tree", str(tmp_path)], ["head", str(tmp_path / "t.lance")]):
+        done = run(*arguments, env={"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"})
+        assert (done.code, done.err) == (0, "")
+    assert "\\u65e5\\u672c" in done.out
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closes descriptors in a shell")
+def test_streams_that_are_closed_are_not_written_to() -> None:
+    def run_closed(arguments: list[str], closed: str) -> subprocess.CompletedProcess[str]:
+        line = f"{shlex.join([*COMMAND, *arguments])} {closed}"
+        return subprocess.run(
+            ["sh", "-c", line], capture_output=True, text=True, env=ENVIRONMENT, check=False
+        )
+
+    done = run_closed(["count", ORDERS], "2>&-")
+    assert (done.returncode, done.stdout.strip().isdecimal()) == (0, True)
+    done = run_closed(["count", f"{ORDERS}@9"], "2>&-")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert run_closed(["count", ORDERS], ">&-").returncode == 0
+    done = run_closed(["sql"], "<&-")
+    assert done.returncode == 2
+    assert "a query was expected" in done.stderr
+
+
+def test_a_folder_of_one_file_is_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "README.txt").write_text("hello")
+    done = run("ls", str(tmp_path))
+    assert done.code == 0
+    assert "a file" not in done.err

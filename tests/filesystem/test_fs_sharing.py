@@ -7,11 +7,15 @@ import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import lance
+import pyarrow as pa
 import pytest
 from leaks import forget_views
 from support import REPOSITORY
 
+from lancefs.errors import MemoryLimitExceeded
 from lancefs.filesystem import LanceFileSystem
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.views.arrow import measures
@@ -69,6 +73,7 @@ def test_a_forked_child_reads_a_local_table(table: str) -> None:
     program = """
 import os, sys, threading
 sys.path.insert(0, sys.argv[1])
+from lancefs.errors import MemoryLimitExceeded
 from lancefs.filesystem import LanceFileSystem
 from lancefs.views.arrow import measures
 fs = LanceFileSystem(fo=sys.argv[2])
@@ -91,6 +96,7 @@ def test_a_forked_child_reads_a_remote_table(table: str) -> None:
 import os, sys
 sys.path[:0] = sys.argv[1:3]
 from store_doubles import SlowFileSystem
+from lancefs.errors import MemoryLimitExceeded
 from lancefs.filesystem import LanceFileSystem
 fs = LanceFileSystem(fo=sys.argv[3], fs=SlowFileSystem(0.001))
 expected = fs.cat("latest.arrow")
@@ -142,3 +148,17 @@ def test_a_cache_retries_a_value_that_could_not_be_made() -> None:
     with pytest.raises(ZeroDivisionError):
         cache.get("x", lambda: 1 // 0, lambda _: 1)
     assert cache.get("x", lambda: 7, lambda _: 1) == 7
+
+
+def test_filesystems_with_other_limits_share_no_values(tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    long = pa.table({"same": ["x" * 400] * 300_000})  # of which a page holds one
+    lance.write_dataset(long, str(path), data_storage_version="2.1")
+    view = "latest/columns/same.arrow"
+    limited = LanceFileSystem(fo=str(path), max_memory=1000, skip_instance_cache=True)
+    with pytest.raises(MemoryLimitExceeded, match="max_memory is 1,000"):
+        limited.cat(view)
+    whole = LanceFileSystem(fo=str(path), skip_instance_cache=True).cat(view)
+    assert len(whole) > 300_000 * 400
+    with pytest.raises(MemoryLimitExceeded, match="max_memory is 1,000"):
+        limited.cat(view)

@@ -147,3 +147,9 @@ def test_a_cache_around_a_store_is_used_for_its_bases_too(tmp_path: Path) -> Non
     )
     found = TableFiles(Store(fs, "/t.lance"), [BasePath(0, None, True, "memory://cached")])
     assert found.data_file(data_file("a", 0)).store.fs is fs
+
+
+def test_rules_of_a_kind_that_is_not_known_are_refused() -> None:
+    for follow in ("Table", "none", ""):
+        with pytest.raises(ValueError, match="'table', 'store', 'any' was expected"):
+            BaseRules(follow=follow)  # type: ignore[arg-type]

@@ -6,6 +6,8 @@ import json
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -319,3 +321,13 @@ def test_a_branch_that_was_made_at_no_time_is_damage(table: Store) -> None:
 
 def test_a_ref_reads_well() -> None:
     assert str(Ref(as_of=START, branch="exp")) == "exp:latest?as_of=2026-01-01T00:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    "time",
+    [pd.NaT, np.datetime64("2026-01-01"), 5, "9999-12-31T23:59:59-05:00"],
+    ids=str,
+)
+def test_what_is_no_point_in_time_is_refused(time: object) -> None:
+    with pytest.raises(ValueError, match="is not a point in time"):
+        make_ref(as_of=time)  # type: ignore[arg-type]

@@ -60,10 +60,14 @@ def sql(
     """
     connection = _connect(database, storage_options=options, base_rules=rules, use_index=use_index)
     try:
-        if query is None and sys.stdin.isatty():
+        if query is not None:
+            _run(connection, query, form, explain)
+        elif sys.stdin is None:
+            raise click.UsageError("a query was expected, as an argument or on standard input")
+        elif sys.stdin.isatty():
             _converse(connection, form, explain)
         else:
-            _run(connection, sys.stdin.read() if query is None else query, form, explain)
+            _run(connection, sys.stdin.read(), form, explain)
     finally:
         connection.close()
 
