@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeAlias
@@ -77,7 +76,7 @@ def _answer(
 ) -> ASGIApp:
     """Return the answer that sends an open file, which the answer closes."""
     etag = f'"{file.ukey}"'
-    about = _headers(etag) | {"Content-Type": _TYPES[os.path.splitext(path)[1]]}
+    about = _headers(etag) | {"Content-Type": _TYPES[f".{path.rpartition('.')[2]}"]}
     if isinstance(file, ForwardFile):
         return FileAnswer(file, None, 200, about | {"Accept-Ranges": "none"}, threads, on_error)
     about["Accept-Ranges"] = "bytes"

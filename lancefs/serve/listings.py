@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -28,7 +29,7 @@ class Entry(NamedTuple):
     def link(self) -> str:
         """The entry as a link from its directory, quoted once; a directory ends with a slash."""
         # A colon is quoted, too: a name can be no scheme of a URL.
-        return f"{quote(self.name, safe='')}{'/' if self.is_directory else ''}"
+        return f"{quote(os.fsencode(self.name), safe='')}{'/' if self.is_directory else ''}"
 
     def facts(self) -> dict[str, Any]:
         """Return the entry for JSON."""

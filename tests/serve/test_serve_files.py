@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 from pathlib import Path
 
@@ -272,3 +273,23 @@ def test_an_error_in_the_middle_ends_the_connection(
         assert len(error.value.partial) == PART
         assert server.told == [f"{path}/data/x.lance: damaged"]
         assert server.ask("/t.lance/latest.arrow", Range="bytes=0-9").status == 206
+
+
+def test_a_column_without_a_name_is_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"": range(5), "a": range(5)}), path)
+    with serving(path) as server:
+        answer = server.ask("/t.lance/latest/columns/.arrow")
+        assert answer.status == 200
+        assert pa.ipc.open_file(answer.body).read_all().num_rows == 5
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names are bytes")
+def test_names_that_are_no_utf8_hide_no_others(tmp_path: Path) -> None:
+    lance.write_dataset(pa.table({"a": range(5)}), tmp_path / "t.lance")
+    os.mkdir(os.fsencode(tmp_path) + b"/\xff.lance")
+    with serving(tmp_path) as server:
+        answer = server.ask(f"/{tmp_path.name}/")
+        assert answer.status == 200
+        assert b"t.lance/" in answer.body
+        assert b"%FF.lance/" in answer.body

@@ -53,7 +53,7 @@ class LayoutCache:
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
-        self.directory = Path(directory)
+        self.directory = Path(directory).expanduser()
         self._folder = PrivateFolder(self.directory)
         self._is_warned = False
 
