@@ -204,7 +204,10 @@ class LanceFileSystem(ReadOnlyFileSystem):
     def _strip_protocol(cls, path: Any) -> Any:
         if isinstance(path, list):
             return [cls._strip_protocol(item) for item in path]
-        path = str(stringify_path(path)).removeprefix("lance://").removeprefix("lance::")
+        path = str(stringify_path(path))
+        if path.startswith("lance://"):  # as `unstrip_protocol` returns it, with the root behind
+            path = path.removeprefix("lance://").partition("::")[0]
+        path = path.removeprefix("lance::")
         return path.rstrip("/") or path[:1]
 
     @classmethod

@@ -141,6 +141,8 @@ class Store:
         """Return the path of a file below the directory, in the spelling of `fs`."""
         if self.is_web:
             return below(self.root, path)
+        if not self.root and self._fs is not None and not self._fs.root_marker:
+            return path  # of an archive, whose paths begin with no slash
         return f"{self.root}/{path}" if path else self.root
 
     def file(self, path: str, size: int | None = None, stamp: str | None = None) -> File:
