@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,8 +14,7 @@ import pyarrow.compute as pc
 
 from lancefs.arrow_dataset import acero
 from lancefs.scan import half_floats
-
-_LINE = re.compile(r"(\w+): '(.*)'$", re.DOTALL)
+from lancefs.scan.pickled_expressions import read_steps
 
 # Closed intervals of integers.
 Intervals: TypeAlias = list[tuple[int, int]]
@@ -118,7 +116,7 @@ def _analyse_expression(expression: pc.Expression) -> _Analysis:
 @lru_cache(_EXPRESSIONS)
 def _analyse(data: bytes) -> _Analysis:
     pickled = pa.ipc.open_file(data)
-    lines = _lines(pickled)
+    lines = read_steps(pickled)
     if lines is None:
         return _Analysis(None, None)
     return _Analysis(_paths(lines), _tree(lines, pickled.get_batch(0)))
@@ -234,9 +232,9 @@ def as_test(node: ExpressionNode) -> ColumnCondition | None:
 
 def as_text_part(node: ExpressionNode) -> TextPart | None:
     """Return a call as a test whether strings hold a text; None for any other call."""
-    if node.name not in ("match_substring", "match_like") or node.arguments[0].kind != "field":
+    if node.kind != "call" or node.name not in ("match_substring", "match_like"):
         return None
-    if node.value is None or node.value["ignore_case"].as_py():
+    if node.arguments[0].kind != "field" or node.value is None or node.value["ignore_case"].as_py():
         return None
     text = node.value["pattern"].as_py()
     if node.name == "match_like":
@@ -248,6 +246,8 @@ def as_text_part(node: ExpressionNode) -> TextPart | None:
 
 def as_membership(node: ExpressionNode) -> Membership | None:
     """Return a call as a test whether a column is one of some literals; None for any other call."""
+    if node.kind != "call":  # a column may have the name of a function
+        return None
     if node.name == "if_else":  # DuckDB writes IN so, which is unknown for a missing value
         condition, node, otherwise = node.arguments
         is_missing = otherwise.value is not None and not otherwise.value.is_valid
@@ -255,7 +255,12 @@ def as_membership(node: ExpressionNode) -> Membership | None:
             return None
         if condition.name != "is_valid" or condition.arguments != node.arguments:
             return None
-    if node.name != "is_in" or node.arguments[0].kind != "field" or node.value is None:
+    if (
+        node.kind != "call"
+        or node.name != "is_in"
+        or node.arguments[0].kind != "field"
+        or node.value is None
+    ):
         return None
     values = pa.array(node.value["value_set"].values)
     return None if values.null_count else Membership(node.arguments[0].name, values)
@@ -329,20 +334,6 @@ class ExpressionNode:
     name: str = ""
     arguments: tuple[ExpressionNode, ...] = ()
     value: pa.Scalar | None = None
-
-
-def _lines(pickled: pa.RecordBatchFileReader) -> list[tuple[str, str]] | None:
-    """Return the steps of a pickled expression; None if a line has another form."""
-    text = pickled.schema.to_string(
-        show_field_metadata=False, show_schema_metadata=True, truncate_metadata=False
-    )
-    lines = []
-    for line in text.partition("-- schema metadata --\n")[2].split("\n"):
-        match = _LINE.fullmatch(line)
-        if match is None:
-            return None
-        lines.append((match[1], match[2]))
-    return lines
 
 
 def as_tree(expression: pc.Expression) -> ExpressionNode | None:

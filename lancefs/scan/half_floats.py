@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.logical_types import map_leaves, with_children
+from lancefs.scan.pickled_expressions import read_steps
 
 _VALUE_SET = "value_set"  # of the function `is_in`
 
@@ -46,7 +47,10 @@ def widen_literals(expression: pc.Expression) -> pc.Expression:
     fields = [
         field.with_type(array.type) for array, field in zip(arrays, reader.schema, strict=True)
     ]
-    schema = pa.schema(fields, reader.schema.metadata)
+    steps = read_steps(reader)
+    if steps is None:
+        return expression
+    schema = pa.schema(fields, pa.KeyValueMetadata(steps))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema) as writer:
         writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))

@@ -162,12 +162,13 @@ def text_interval_of(test: SingleCondition, data_type: pa.DataType) -> TextInter
         return TextInterval(test.column, points[0], points[-1], points)
     if isinstance(test, TextMatch):
         start = test.start.encode()[:KEY_BYTES]
-        return TextInterval(test.column, start, start.ljust(KEY_BYTES, b"\xff")) if start else None
+        high = start.ljust(KEY_BYTES, b"\xff")
+        return TextInterval(test.column, _key(test.start), high) if start else None
     if not isinstance(test, Comparison) or test.value is None or not test.value.is_valid:
         return None
     if not is_text(test.value.type):
         return None
-    key = test.value.as_py().encode()[:KEY_BYTES]
+    key = _key(test.value.as_py())
     match test.operator:
         case "equal":
             return TextInterval(test.column, key, key)
@@ -176,6 +177,11 @@ def text_interval_of(test: SingleCondition, data_type: pa.DataType) -> TextInter
         case "less" | "less_equal":
             return TextInterval(test.column, MIN_KEY, key)
     return None
+
+
+def _key(text: str) -> bytes:
+    """Return the key of a text as arrays of keys have it: without NUL at its end."""
+    return text.encode()[:KEY_BYTES].rstrip(b"\0")
 
 
 def interval_of(test: SingleCondition, data_type: pa.DataType) -> Interval | None:

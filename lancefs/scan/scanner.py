@@ -258,6 +258,7 @@ class LanceScanner:
 
     def head(self, num_rows: int) -> pa.Table:
         """Read the first rows, and decode little more than these."""
+        _check({"num_rows": num_rows}, "descriptors", None)
         limit = num_rows if self._request.limit is None else min(num_rows, self._request.limit)
         return self._to_table(replace(self._request, limit=limit))
 
@@ -518,6 +519,8 @@ class LanceScanner:
         from lancefs.scan import expressions
 
         assert self._computed is not None
+        if not self._computed:
+            return without_columns(batch.num_rows)
         batch = nested(batch, paths_of(self._request.fields))
         arrays = expressions.evaluate(list(self._computed.values()), batch)
         return pa.RecordBatch.from_arrays(arrays, names=list(self._computed))

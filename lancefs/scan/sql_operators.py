@@ -219,7 +219,10 @@ def is_in(left: Operand, items: Sequence[Operand]) -> Typed:
     values = [item for item in literals if item.value is not None]
     if pa.types.is_null(left.type) or not values:
         return condition(UNKNOWN, left)
-    found = left.compared.isin(_value_set(left, values))
+    wanted = _value_set(left, values)
+    found = left.compared.isin(wanted)
+    if pa.types.is_floating(wanted.type) and pc.any(pc.is_nan(wanted)).as_py():
+        found = found | pc.is_nan(left.compared)  # the set tells NaN from NaN with a sign
     if len(values) < len(literals):
         found = found | UNKNOWN
     elif left.is_nullable:  # Arrow calls a missing value not in the list
