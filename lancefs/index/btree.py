@@ -92,6 +92,7 @@ class BTree:
         self._low_keys = self._keys_of(minima)
         self._high_keys = self._keys_of(maxima)
         self._check_bounds()
+        self._unbounded = self._pages_without_minimum()
         self._recent: BudgetCache[int, _Rows] = BudgetCache(_RECENT_BYTES)
 
     @property
@@ -123,11 +124,13 @@ class BTree:
             stop = self._num_pages
             if high is not None:
                 stop = _place(self._low_keys, high, "right") + before_low
-            return np.arange(first, max(first, stop))
+            within = np.arange(first, max(first, stop))
+            return np.union1d(self._unbounded, within) if len(self._unbounded) else within
         lows, highs = [low for low, _ in test.intervals], [high for _, high in test.intervals]
         firsts = _places(self._high_keys, lows, -before_high, "left") + before_high
         stops = _places(self._low_keys, highs, len(self._low_keys), "right") + before_low
         wanted = _covered(firsts, stops, self._num_pages)
+        wanted[self._unbounded] = True
         if test.keeps_null:
             wanted |= self._null_counts > 0
         pages: Ints = np.flatnonzero(wanted)
@@ -236,7 +239,7 @@ class BTree:
 
         None where Arrow tests all values quicker than their keys are made.
         """
-        if test.intervals is None or keys is None:
+        if test.intervals is None or keys is None or _begins_with_nan(keys):
             return None
         missing = values.null_count
         if len(test.intervals) == 1 and not test.keeps_null:
@@ -273,7 +276,23 @@ class BTree:
         known = bounds.slice(bounds.null_count)
         if known.null_count or not _is_ascending(known):
             raise self._lookup.damage("the bounds of the pages are not in order")
-        return sort_keys(known)
+        keys = sort_keys(known)
+        if not _begins_with_nan(keys):
+            return keys
+        numbers = np.flatnonzero(~np.isnan(keys))
+        return keys[numbers[0] :] if len(numbers) else keys
+
+    def _pages_without_minimum(self) -> Ints:
+        """Return the pages whose values may lie before all bounds.
+
+        Of floats, Lance puts NaN with a sign before all numbers, and NaN without one behind them.
+        """
+        if not pa.types.is_floating(self.data_type):
+            return np.empty(0, np.int64)
+        pages = np.arange(self._num_pages - len(self._low_keys))
+        rows = np.minimum(self._page_rows, self._data.num_rows - pages * self._page_rows)
+        found: Ints = pages[self._null_counts[: len(pages)] < rows]
+        return found
 
     def _check_bounds(self) -> None:
         """Check that no page ends before it begins, or after the next one begins."""
@@ -377,3 +396,8 @@ def _have_keys(
     else:
         stored = keys[positions - missing]
     return bool(np.array_equal(stored, expected, equal_nan=expected.dtype.kind == "f"))
+
+
+def _begins_with_nan(keys: SortKeys) -> bool:
+    """Whether the first of some ordered keys is NaN: with a sign, it comes before all numbers."""
+    return keys.dtype.kind == "f" and len(keys) > 0 and bool(np.isnan(keys[0]))
