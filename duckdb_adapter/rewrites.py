@@ -60,10 +60,14 @@ class BoundTable(NamedTuple):
         return UsedColumns() if self.is_view and not used.uses_nothing else used
 
     @property
+    def is_of_statement(self) -> bool:
+        """Whether the name is bound for what the statement selects from, once more for a PIVOT."""
+        return self.context.use.bind_count <= self.uses.bind_count
+
+    @property
     def are_values_enough(self) -> bool:
         """Whether values may stand for rows, and it is worth while to find them out."""
-        is_known = self.context.use.bind_count <= self.uses.bind_count
-        return is_known and are_values_cached(self.rows)
+        return self.is_of_statement and are_values_cached(self.rows)
 
     def compares_bytes(self) -> bool:
         """Whether DuckDB compares strings by their bytes."""
@@ -120,7 +124,7 @@ def _top_n(table: BoundTable) -> Replacement | None:
 
 def _row_count(table: BoundTable) -> Replacement | None:
     used = table.columns
-    if not used.no_values or table.context.use.bind_count > table.uses.bind_count:
+    if not (used.no_values and table.is_of_statement):
         return None
     return MemberRows(table.rows.dataset, used).row_count(table.context.settings.finds_file)
 

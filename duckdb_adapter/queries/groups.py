@@ -16,7 +16,14 @@ from typing import Any
 
 from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.queries.trees import aggregates, column_of, expressions_in, number_of, terms_of
+from duckdb_adapter.queries.trees import (
+    aggregates,
+    column_of,
+    expressions_in,
+    name_alone,
+    number_of,
+    terms_of,
+)
 
 # A statement without any of these is not parsed.
 _MAY_GROUP = re.compile(r"\bgroup\s+by\b|\bwhere\b", re.IGNORECASE)
@@ -153,17 +160,11 @@ def _groups(select: Mapping[str, Any], columns: Collection[str]) -> Iterator[Map
         yield from (each for each in shown if not any(map(_is_aggregate, _calls_in(each))))
     named = {fold(each["alias"]): each for each in shown}
     for expression in select["group_expressions"]:
-        position, name = _position(expression), _name(expression)
+        position, name = _position(expression), name_alone(expression)
         if position is not None:
             yield from shown[position - 1 : position]
         else:
             yield expression if name in columns else named.get(name, expression)
-
-
-def _name(expression: Mapping[str, Any]) -> str:
-    """Return the name that stands alone as an expression; nothing for others."""
-    parts = expression.get("column_names", ())
-    return fold(parts[0]) if len(parts) == 1 else ""
 
 
 def _position(expression: Mapping[str, Any]) -> int | None:

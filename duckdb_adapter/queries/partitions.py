@@ -29,6 +29,7 @@ from duckdb_adapter.queries.trees import (
     classes_in,
     expressions_in,
     function_of,
+    name_alone,
     ranks_within,
     same_expression,
     shows_rows,
@@ -97,7 +98,7 @@ def _numbered(node: Mapping[str, Any], columns: Mapping[str, str]) -> _Found | N
         rows
         for term in terms_of(node["qualify"])
         for number, rows in ranks_within(term)
-        if number["class"] == "WINDOW" or _is_named(number, names)
+        if number["class"] == "WINDOW" or name_alone(number) in names
     ]
     window = windows[0]
     partitions = _columns_of(window["partitions"], (), columns)
@@ -157,10 +158,3 @@ def _numbers_rows(window: Mapping[str, Any]) -> bool:
     """Whether a window numbers the rows of a partition in the order that it names."""
     is_plain = not any(window.get(part) for part in _REST_OF_WINDOW)
     return is_plain and _NUMBERS.get(window["type"]) == window["function_name"].lower()
-
-
-def _is_named(expression: Mapping[str, Any], names: Collection[str]) -> bool:
-    """Whether an expression is one of the names of what is shown."""
-    if expression["class"] != "COLUMN_REF" or len(expression["column_names"]) != 1:
-        return False
-    return fold(expression["column_names"][0]) in names

@@ -90,6 +90,12 @@ def column_of(expression: Mapping[str, Any], columns: Mapping[str, str]) -> str 
     return last if is_column and last in columns else None
 
 
+def name_alone(expression: Mapping[str, Any]) -> str:
+    """Return the unqualified name that an expression is, in lower case; empty for others."""
+    parts = expression.get("column_names", ())
+    return fold(parts[0]) if len(parts) == 1 else ""
+
+
 def terms_of(
     node: Mapping[str, Any], conjunction: str = "CONJUNCTION_AND"
 ) -> Iterator[Mapping[str, Any]]:

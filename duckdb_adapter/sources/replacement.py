@@ -49,6 +49,26 @@ class Replacement(ABC):
         """Return the rows that the query reads."""
 
 
+class NamedColumnsOnly(Replacement):
+    """A replacement with those columns alone that the statement names.
+
+    Attributes:
+        functions: The functions that have to be DuckDB's own, see `required_builtins`.
+    """
+
+    functions: frozenset[str]
+
+    @property
+    def required_builtins(self) -> frozenset[str]:
+        """Functions that have to be DuckDB's own in the statement."""
+        return self.functions
+
+    @property
+    def has_all_columns(self) -> bool:
+        """Whether the query returns all columns: it does not."""
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class TableInMemory(Replacement):
     """An Arrow table, such as the rows of a table function.

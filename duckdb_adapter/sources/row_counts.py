@@ -1,7 +1,7 @@
 """The rows of a table for a query that uses no values of them, but how many rows there are.
 
 DuckDB counts such rows without asking for them: the name of the table stands for a query over its
-own `range`, or over a file of so many nulls, whose footer it counts (`counted_files`).
+own `range`, or over a file of so many nulls, whose footer it counts (`row_count_files`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from duckdb_adapter.paths import literal, quoted
-from duckdb_adapter.sources.replacement import NameOf, Replacement
+from duckdb_adapter.sources.replacement import NamedColumnsOnly, NameOf
 from duckdb_adapter.sources.row_count_files import RowCountFiles
 from duckdb_adapter.sources.rows import RowSource
 
@@ -24,7 +24,7 @@ _files = RowCountFiles()
 
 
 @dataclass(frozen=True, slots=True)
-class RowCount(Replacement):
+class RowCount(NamedColumnsOnly):
     """Rows of which only the number is used.
 
     Attributes:
@@ -37,16 +37,6 @@ class RowCount(Replacement):
     source: str
     columns: Mapping[str, list[str]]
     functions: frozenset[str]
-
-    @property
-    def required_builtins(self) -> frozenset[str]:
-        """Functions that have to be DuckDB's own in the statement."""
-        return self.functions
-
-    @property
-    def has_all_columns(self) -> bool:
-        """Whether the query returns all columns: those alone that the statement names."""
-        return False
 
     def query(self, name_of: NameOf) -> str:
         """Return the query that the name of the table stands for."""

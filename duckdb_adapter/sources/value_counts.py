@@ -24,7 +24,7 @@ from duckdb_adapter.sources.column_values import (
     is_countable,
     type_of,
 )
-from duckdb_adapter.sources.replacement import NameOf, Replacement
+from duckdb_adapter.sources.replacement import NamedColumnsOnly, NameOf
 from duckdb_adapter.sources.row_counts import range_table
 from duckdb_adapter.sources.rows import Rows, RowSource
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
@@ -42,7 +42,7 @@ _MAX_COUNTED = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class ValueCountRows(Replacement):
+class ValueCountRows(NamedColumnsOnly):
     """Rows that are some values over and over again: one at least.
 
     Attributes:
@@ -54,16 +54,6 @@ class ValueCountRows(Replacement):
     values: pa.Table
     counts: Ints
     functions: frozenset[str] = frozenset()
-
-    @property
-    def required_builtins(self) -> frozenset[str]:
-        """Functions that have to be DuckDB's own in the statement."""
-        return self.functions
-
-    @property
-    def has_all_columns(self) -> bool:
-        """Whether the query returns all columns: those alone that the statement names."""
-        return False
 
     def variables(self) -> Mapping[str, RowSource | pa.Table]:
         """Return the rows that the query reads."""

@@ -100,10 +100,10 @@ def literal_start(pattern: str) -> str:
 
 def text_match(node: ExpressionNode) -> TextMatch | None:
     """Return a call as a condition on what texts hold; None for any other call."""
-    if node.kind != "call" or node.name not in _TEXT_FUNCTIONS or node.value is None:
+    if node.function not in _TEXT_FUNCTIONS or node.value is None:
         return None
     (text,) = node.arguments
-    in_lower_case = text.kind == "call" and text.name == "utf8_lower"
+    in_lower_case = text.function == "utf8_lower"
     if in_lower_case:
         (text,) = text.arguments
     if text.kind != "field":

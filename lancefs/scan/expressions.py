@@ -116,10 +116,10 @@ def _analyse_expression(expression: pc.Expression) -> _Analysis:
 @lru_cache(_EXPRESSIONS)
 def _analyse(data: bytes) -> _Analysis:
     pickled = pa.ipc.open_file(data)
-    lines = read_steps(pickled)
-    if lines is None:
+    steps = read_steps(pickled)
+    if steps is None:
         return _Analysis(None, None)
-    return _Analysis(_paths(lines), _tree(lines, pickled.get_batch(0)))
+    return _Analysis(_paths(steps), _tree(steps, pickled.get_batch(0)))
 
 
 def _paths(lines: Sequence[tuple[str, str]]) -> frozenset[tuple[str, ...]]:
@@ -232,7 +232,7 @@ def as_test(node: ExpressionNode) -> ColumnCondition | None:
 
 def as_text_part(node: ExpressionNode) -> TextPart | None:
     """Return a call as a test whether strings hold a text; None for any other call."""
-    if node.kind != "call" or node.name not in ("match_substring", "match_like"):
+    if node.function not in ("match_substring", "match_like"):
         return None
     if node.arguments[0].kind != "field" or node.value is None or node.value["ignore_case"].as_py():
         return None
@@ -246,21 +246,14 @@ def as_text_part(node: ExpressionNode) -> TextPart | None:
 
 def as_membership(node: ExpressionNode) -> Membership | None:
     """Return a call as a test whether a column is one of some literals; None for any other call."""
-    if node.kind != "call":  # a column may have the name of a function
-        return None
-    if node.name == "if_else":  # DuckDB writes IN so, which is unknown for a missing value
+    if node.function == "if_else":  # DuckDB writes IN so, which is unknown for a missing value
         condition, node, otherwise = node.arguments
         is_missing = otherwise.value is not None and not otherwise.value.is_valid
         if otherwise.kind != "literal" or not is_missing:
             return None
         if condition.name != "is_valid" or condition.arguments != node.arguments:
             return None
-    if (
-        node.kind != "call"
-        or node.name != "is_in"
-        or node.arguments[0].kind != "field"
-        or node.value is None
-    ):
+    if node.function != "is_in" or node.arguments[0].kind != "field" or node.value is None:
         return None
     values = pa.array(node.value["value_set"].values)
     return None if values.null_count else Membership(node.arguments[0].name, values)
@@ -335,6 +328,11 @@ class ExpressionNode:
     arguments: tuple[ExpressionNode, ...] = ()
     value: pa.Scalar | None = None
 
+    @property
+    def function(self) -> str:
+        """The function that it calls; empty for a column, which may have the same name."""
+        return self.name if self.kind == "call" else ""
+
 
 def as_tree(expression: pc.Expression) -> ExpressionNode | None:
     """Return an expression as a tree; None if the pickled form cannot be analysed.
@@ -379,7 +377,7 @@ def chain_terms(node: ExpressionNode, functions: tuple[str, ...]) -> Iterator[Ex
     left = [node]
     while left:
         node = left.pop()
-        if node.kind == "call" and node.name in functions:
+        if node.function in functions:
             left.extend(reversed(node.arguments))
         else:
             yield node
@@ -397,7 +395,7 @@ def null_tests(root: ExpressionNode | None) -> dict[str, bool]:
         node, is_tested = left.pop()
         if node.kind == "field":
             found[node.name] = is_tested and found.get(node.name, True)
-        is_test = node.kind == "call" and (node.name == "is_valid" or is_null_test(node))
+        is_test = node.function == "is_valid" or is_null_test(node)
         left.extend((argument, is_test) for argument in node.arguments)
     return found
 

@@ -63,16 +63,16 @@ def _predicate(
 ) -> Predicate | None:
     if depth > DEEPEST:
         return None
-    if node.kind == "call" and node.name == "invert":
+    if node.function == "invert":
         return _predicate(node.arguments[0], fields, not is_negated, depth + 1)
     for functions in (AND, OR):
-        if node.kind == "call" and node.name in functions:
+        if node.function in functions:
             join = all_of if (functions is AND) != is_negated else any_of
             return join(
                 _predicate(term, fields, is_negated, depth + 1)
                 for term in chain_terms(node, functions)
             )
-    if node.kind == "call" and node.name == "if_else":  # DuckDB writes IN so
+    if node.function == "if_else":  # DuckDB writes IN so
         condition, yes, no = node.arguments
         sides = (
             (
@@ -131,7 +131,7 @@ def _column_of(node: ExpressionNode) -> ExpressionNode | None:
 
 def _in_small_letters(node: ExpressionNode) -> ExpressionNode | None:
     """Return what a part of a filter makes small letters of; None for other parts."""
-    return node.arguments[0] if node.kind == "call" and node.name == "utf8_lower" else None
+    return node.arguments[0] if node.function == "utf8_lower" else None
 
 
 class _Read(NamedTuple):

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import is_text, mask_of, stored_values, text_keys, value_type
 from lancefs.datafile.buffers import Array, Ints, Mask, to_arrow_numbers
-from lancefs.datafile.kernels.bounds import KEY_BYTES, MAX_KEY, MIN_KEY
+from lancefs.datafile.kernels.bounds import KEY_BYTES, MAX_KEY, MIN_KEY, text_key
 from lancefs.forks import cached_property
 from lancefs.scan.condition_trees import SingleCondition, TextMatch
 from lancefs.scan.expressions import Comparison, Membership
@@ -163,12 +163,12 @@ def text_interval_of(test: SingleCondition, data_type: pa.DataType) -> TextInter
     if isinstance(test, TextMatch):
         start = test.start.encode()[:KEY_BYTES]
         high = start.ljust(KEY_BYTES, b"\xff")
-        return TextInterval(test.column, _key(test.start), high) if start else None
+        return TextInterval(test.column, text_key(test.start), high) if start else None
     if not isinstance(test, Comparison) or test.value is None or not test.value.is_valid:
         return None
     if not is_text(test.value.type):
         return None
-    key = _key(test.value.as_py())
+    key = text_key(test.value.as_py())
     match test.operator:
         case "equal":
             return TextInterval(test.column, key, key)
@@ -177,11 +177,6 @@ def text_interval_of(test: SingleCondition, data_type: pa.DataType) -> TextInter
         case "less" | "less_equal":
             return TextInterval(test.column, MIN_KEY, key)
     return None
-
-
-def _key(text: str) -> bytes:
-    """Return the key of a text as arrays of keys have it: without NUL at its end."""
-    return text.encode()[:KEY_BYTES].rstrip(b"\0")
 
 
 def interval_of(test: SingleCondition, data_type: pa.DataType) -> Interval | None:

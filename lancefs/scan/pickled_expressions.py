@@ -18,10 +18,10 @@ def read_steps(pickled: pa.RecordBatchFileReader) -> list[tuple[str, str]] | Non
     text = pickled.schema.to_string(
         show_field_metadata=False, show_schema_metadata=True, truncate_metadata=False
     )
-    lines = []
+    steps = []
     for line in text.partition("-- schema metadata --\n")[2].split("\n"):
         match = _LINE.fullmatch(line)
         if match is None:
             return None
-        lines.append((match[1], match[2]))
-    return lines
+        steps.append((match[1], match[2]))
+    return steps

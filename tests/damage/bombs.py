@@ -143,6 +143,25 @@ def mini_block(layout: pb.MiniBlockLayout) -> pb.PageLayout:
     return pb.PageLayout(mini_block_layout=layout)
 
 
+def dictionary_page(
+    items: int,
+    dictionary: pb.CompressiveEncoding,
+    data: bytes,
+    indices: Sequence[int] = (0,) * 8,
+) -> PageOf:
+    """A page of indices, and the dictionary that they point into."""
+    layout = pb.MiniBlockLayout(
+        value_compression=flat_of(8),
+        dictionary=dictionary,
+        num_dictionary_items=items,
+        layers=[ITEM],
+        num_buffers=1,
+        num_items=len(indices),
+    )
+    chunks = [chunk(0, [(4, bytes(indices))])]
+    return PageOf(len(indices), mini_block(layout), [table_of(chunks), chunks[0], data])
+
+
 def values_page(rows: int, values: pb.CompressiveEncoding, *buffers: bytes) -> PageOf:
     """A mini-block page of one chunk."""
     layout = pb.MiniBlockLayout(
@@ -272,17 +291,7 @@ def a_run_of_more_values_than_rows(path: Path) -> None:
 
 @bomb
 def a_dictionary_of_one_run(path: Path) -> None:
-    layout = pb.MiniBlockLayout(
-        value_compression=flat_of(8),
-        dictionary=runs(64),
-        num_dictionary_items=MANY,
-        layers=[ITEM],
-        num_buffers=1,
-        num_items=8,
-    )
-    chunks = [chunk(0, [(4, bytes(8))])]
-    dictionary = block(one_run(7, 8, MANY))
-    page = PageOf(8, mini_block(layout), [table_of(chunks), chunks[0], dictionary])
+    page = dictionary_page(MANY, runs(64), block(one_run(7, 8, MANY)))
     write_table(path, NUMBER, [page], 8)
 
 

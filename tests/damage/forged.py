@@ -20,6 +20,7 @@ from damage.bombs import (
     TEXT,
     block,
     chunk,
+    dictionary_page,
     flat_of,
     mini_block,
     one_run,
@@ -90,25 +91,6 @@ def packed_of(bits: int) -> pb.CompressiveEncoding:
 
 def short_strings() -> pb.CompressiveEncoding:
     return pb.CompressiveEncoding(variable=pb.Variable(offsets=flat_of(32)))
-
-
-def dictionary_page(
-    items: int,
-    dictionary: pb.CompressiveEncoding,
-    data: bytes,
-    indices: Sequence[int] = (0,) * 8,
-) -> PageOf:
-    """A page of indices, and the dictionary that they point into."""
-    layout = pb.MiniBlockLayout(
-        value_compression=flat_of(8),
-        dictionary=dictionary,
-        num_dictionary_items=items,
-        layers=[ITEM],
-        num_buffers=1,
-        num_items=len(indices),
-    )
-    chunks = [chunk(0, [(4, bytes(indices))])]
-    return PageOf(len(indices), mini_block(layout), [table_of(chunks), chunks[0], data])
 
 
 @refused(f"{2**62}")

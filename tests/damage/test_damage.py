@@ -18,12 +18,12 @@ import pytest
 from support import REPOSITORY, CorpusCase, copy_table, needs_corpus
 
 from damage.attacked_tables import movable_cases
+from damage.processes import KERNELS
 
 pytestmark = needs_corpus
 
 VERSIONS = ("0.1", "2.0", "2.1", "2.2", "2.3")
 CODECS = ("lz4", "zstd")  # of tables of all versions
-KERNELS = {"compiled": "", "numpy": "numpy"}  # the values of LANCEFS_KERNELS
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from support import REPOSITORY
 
 from damage.forged import FORGED
+from damage.processes import KERNELS, run_python
 
-KERNELS = {"compiled": "", "numpy": "numpy"}  # the values of LANCEFS_KERNELS
 # Some numbers are in no page, but in the description of the column.
 PLACE = r"^.*\.lance: a, column 0 \(\w+\)(, page \d+)?: "
 
@@ -27,17 +23,8 @@ def test_a_forged_table_gives_an_error_that_says_why_or_its_rows(
     build, refusal, rows = FORGED[name]
     path = tmp_path / f"{name}.lance"
     build(path)
-    done = subprocess.run(
-        [sys.executable, "-m", "damage.forged_worker", str(path)],
-        env=os.environ
-        | {"LANCEFS_KERNELS": KERNELS[kernels], "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY}/tests"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    results = [json.loads(line) for line in done.stdout.splitlines()]
+    lines = run_python(kernels, "-m", "damage.forged_worker", str(path), timeout=60)
+    results = [json.loads(line) for line in lines]
     assert results
     wanted = [repr(row) for row in rows]
     ends = [wanted[0], wanted[-1]] if wanted else []

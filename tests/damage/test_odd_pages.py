@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import struct
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from files_v2 import PageOf
-from support import REPOSITORY
 
 from damage.bombs import (
     ITEM,
@@ -29,9 +25,9 @@ from damage.bombs import (
     values_page,
     write_table,
 )
+from damage.processes import KERNELS, run_python
 from lancefs.proto import encodings_v2_1_pb2 as pb
 
-KERNELS = {"compiled": "", "numpy": "numpy"}  # the values of LANCEFS_KERNELS
 READS = {
     "to_table": "dataset.to_table()",
     "batches": "pa.Table.from_batches(dataset.to_batches(batch_size=300))",
@@ -57,16 +53,7 @@ for name, read in json.loads(sys.argv[2]).items():
 
 def outcomes(path: Path, kernels: str) -> dict[str, list[object] | str]:
     """The rows of each of `READS`, or the error."""
-    done = subprocess.run(
-        [sys.executable, "-c", _READER, str(path), json.dumps(READS)],
-        env=os.environ | {"LANCEFS_KERNELS": KERNELS[kernels], "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return dict(map(json.loads, done.stdout.splitlines()))
+    return dict(map(json.loads, run_python(kernels, "-c", _READER, str(path), json.dumps(READS))))
 
 
 def numbers_page(rows: int) -> PageOf:
@@ -200,12 +187,4 @@ def test_a_file_may_be_rewritten_in_place_while_it_is_read(
         page = values_page(rows, strings(), ends.tobytes() + text * rows)
     write_table(path, TEXT, [page], rows)
     place = ends[500:502].tobytes()  # to find it by
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", _RACE, str(path), place.hex()],
-        env=os.environ | {"LANCEFS_KERNELS": KERNELS[kernels], "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
+    run_python(kernels, "-W", "ignore", "-c", _RACE, str(path), place.hex())

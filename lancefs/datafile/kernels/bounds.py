@@ -19,6 +19,11 @@ KEY = np.dtype(f"S{KEY_BYTES}")
 MIN_KEY, MAX_KEY = b"", b"\xff" * KEY_BYTES
 
 
+def text_key(text: str) -> bytes:
+    """Return the key of a text as those of arrays are given: without NUL at its end."""
+    return text.encode()[:KEY_BYTES].rstrip(b"\0")
+
+
 def text_bounds(
     offsets: Array, data: Bytes, valid: Mask | None, starts: Ints
 ) -> tuple[Array, Array]:

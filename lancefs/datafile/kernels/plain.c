@@ -1,4 +1,4 @@
-/* Rows in a row of many plain columns; see plain.py for what is read. */
+/* Contiguous rows of many plain columns; see plain.py for what is read. */
 #include "decimals.h"
 #include "rows.h"
 

@@ -1,4 +1,4 @@
-/* Rows in a row of the pages of a leaf, chunk by chunk. */
+/* Contiguous rows of the pages of a leaf, chunk by chunk. */
 #define _POSIX_C_SOURCE 200809L
 #define _FILE_OFFSET_BITS 64
 #include "rows.h"

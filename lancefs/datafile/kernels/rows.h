@@ -1,4 +1,4 @@
-/* Rows in a row of the pages of a leaf, as plain.c and texts.c read them. */
+/* Contiguous rows of the pages of a leaf, as plain.c and texts.c read them. */
 #ifndef LANCEFS_ROWS_H
 #define LANCEFS_ROWS_H
 

@@ -1,4 +1,4 @@
-/* Rows in a row of many columns of strings; see texts.py for what is read. */
+/* Contiguous rows of many columns of strings; see texts.py for what is read. */
 #include "fsst.h"
 #include "rows.h"
 #include "utf8.h"

@@ -53,7 +53,7 @@ def encode(
 def _encode_flat(array: pa.Array, node: ArrayNode, into: Bytes) -> bool:
     """Write an array of whole bytes or strings; return whether it is one.
 
-    These are most columns, and of small batches the general way takes longer than the copy.
+    These are most columns, and of small batches the page-by-page path takes longer than the copy.
     """
     is_plain = node.kind == "bytes" or (node.kind == "fixed" and node.width % 8 == 0)
     if not is_plain or isinstance(array, pa.ExtensionArray) or not len(array):
