@@ -23,6 +23,7 @@ from lancefs.datafile.kernels.strings import LARGEST
 from lancefs.datafile.logical_types import is_list
 from lancefs.datafile.packed_structs import without_dropped
 from lancefs.datafile.page_ranges import join_arrays, join_columns
+from lancefs.datafile.v2_1.encodings.registry import MAX_VALUES
 from lancefs.datafile.v2_1.leaf_columns import (
     FetchedLeaf,
     FetchedRows,
@@ -39,8 +40,6 @@ from lancefs.errors import CorruptFile, DecoderWarning, locating
 # Whether reading fails where joined decoding refuses pages that decode singly. The tests set it:
 # such a disagreement is a bug of lancefs, which the slow way must not hide.
 FAILS_WHERE_DECODERS_DISAGREE = False
-# Items of all lists of a column, and of a row of fixed-size lists: far more than any column has.
-_MAX_ITEMS = 1 << 48
 _is_reported = False  # to the user, who is warned once
 
 
@@ -260,7 +259,7 @@ def _by_field(leaf: LeafField, layers: Sequence[Unravelled]) -> dict[int, Unrave
     by_id, factor = {}, 1
     for field, layer in zip(leaf.around, layers, strict=True):
         factor *= list_size(field) or 1
-        if factor >= _MAX_ITEMS:
+        if factor >= MAX_VALUES:
             raise CorruptFile(f"{field.name}: fixed-size lists of {factor} items")
         if factor > 1 and layer.offsets is not None:
             if np.any(layer.offsets % factor):
@@ -288,7 +287,7 @@ def _join_layer(parts: Sequence[Unravelled]) -> Unravelled:
     if parts[0].offsets is not None:
         # Slots of some types take no memory, so that pages may tell of any number of them.
         items = sum(int(part.offsets[-1]) for part in parts if part.offsets is not None)
-        if items >= _MAX_ITEMS:
+        if items >= MAX_VALUES:
             raise CorruptFile(f"lists of {items} items")
         offsets, end = empty(1 + sum(part.length for part in parts), np.int64), 0
         offsets[0] = 0

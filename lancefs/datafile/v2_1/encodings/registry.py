@@ -40,9 +40,9 @@ ENCODINGS = frozenset(
 
 # Upper limit of counts, offsets and positions, so that sums of two do not overflow.
 LARGEST = 1 << 62
-# Values that one call decodes at most, of all chunks. No file has so many; their sums, and their
+# Values of a page, or items of its lists or dictionary: no file has so many. Their sums, and their
 # bytes as long as these are few each, are an int64.
-_MAX_VALUES = 1 << 48
+MAX_VALUES = 1 << 48
 # Bytes that a buffer may have beyond those of its values, for padding.
 _SLACK = 4096
 NO_BYTES: Bytes = np.empty(0, np.uint8)
@@ -219,8 +219,8 @@ def check_count(count: int) -> None:
     Raises:
         CorruptFile: It cannot.
     """
-    if not 0 <= count < _MAX_VALUES:
-        raise CorruptFile(f"{count} values where a file has fewer than {_MAX_VALUES}")
+    if not 0 <= count < MAX_VALUES:
+        raise CorruptFile(f"{count} values where a file has fewer than {MAX_VALUES}")
 
 
 def check_counts(counts: Ints, parts: int = 1) -> None:
@@ -235,7 +235,7 @@ def check_counts(counts: Ints, parts: int = 1) -> None:
     """
     if len(counts) == 1:
         check_count(int(counts[0]) * parts)
-    elif len(counts) and int(counts.max()) * len(counts) * parts >= _MAX_VALUES:
+    elif len(counts) and int(counts.max()) * len(counts) * parts >= MAX_VALUES:
         check_count(sum(counts.tolist()) * parts)
 
 

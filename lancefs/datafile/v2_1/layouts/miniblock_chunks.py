@@ -60,9 +60,9 @@ class MiniBlock:
         self.width = 4 if layout.has_large_chunk else 2
         if self.has_rep and (not self.top or not layout.repetition_index_depth):
             raise CorruptFile("a mini-block page with repetition levels but no lists or no index")
-        if self.items >= 1 << 48:
+        if self.items >= registry.MAX_VALUES:
             raise CorruptFile(f"a page of {self.items} items")
-        if self.dictionary_items >= 1 << 48:
+        if self.dictionary_items >= registry.MAX_VALUES:
             raise CorruptFile(f"a dictionary of {self.dictionary_items} items")
         if self.buffers > 64:
             raise CorruptFile(f"{self.buffers} value buffers a chunk")

@@ -36,9 +36,6 @@ from lancefs.proto.encodings_v2_3_pb2 import (
 )
 from lancefs.storage import Bytes, Reads
 
-# Slots that a layer may have: far more than any page has.
-_MAX_SLOTS = 1 << 48
-
 
 @dataclass(frozen=True, slots=True)
 class SlotRows:
@@ -143,7 +140,7 @@ def _parse(
 
 
 def _check_slots(slots: int) -> None:
-    if slots >= _MAX_SLOTS:
+    if slots >= registry.MAX_VALUES:
         raise CorruptFile(f"a layer of {slots} slots")
 
 
