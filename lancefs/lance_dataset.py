@@ -14,11 +14,11 @@ from lancefs.arrow_guard import refusing_child
 from lancefs.datafile.fields import Blobs
 from lancefs.errors import ColumnNotFound
 from lancefs.forks import cached_property
+from lancefs.scan.row_numbers import RowNumbers
 from lancefs.scan.scanner import (
     Columns,
     Filter,
     LanceScanner,
-    Positions,
     ScanOptions,
 )
 from lancefs.search.search_methods import SearchMethods
@@ -314,7 +314,7 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         self._version.close()
 
     def checkout(self, ref: Ref | str | int) -> LanceDataset:
-        """Return another version of the table as a dataset, with the same filters.
+        """Return another version of the table as a dataset, with the same filters and columns.
 
         Args:
             ref: The version: a number of the same branch, or a ref such as `prod` or `exp:3`.
@@ -323,7 +323,7 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
             RefNotFound: There is no such version.
             ValueError: The text is not a ref.
         """
-        return LanceDataset(self._version.at(ref), self._more, self._filters)
+        return LanceDataset(self._version.at(ref), self._more, self._filters, self._use_index)
 
     @property
     def latest_version(self) -> int:
@@ -627,11 +627,11 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
 
     def take(
         self,
-        indices: Sequence[int] | Positions | pa.Array | None = None,
+        indices: RowNumbers | None = None,
         columns: Columns | None = None,
         filter: Filter | None = None,
         *,
-        row_ids: Sequence[int] | Positions | pa.Array | None = None,
+        row_ids: RowNumbers | None = None,
         **options: Unpack[ScanOptions],
     ) -> pa.Table:
         """Read rows by their positions, or by their ids; other arguments as for `scanner`.
@@ -779,7 +779,7 @@ class LanceFragment(ReadingMethods):
 
     def take(
         self,
-        indices: Sequence[int] | Positions | pa.Array,
+        indices: RowNumbers,
         columns: Columns | None = None,
         **options: Unpack[ScanOptions],
     ) -> pa.Table:

@@ -127,6 +127,14 @@ def test_checkout_opens_another_version(path: str) -> None:
         dataset.checkout(9)
 
 
+def test_checkout_keeps_the_indices_out(path: str) -> None:
+    lance.dataset(path).create_scalar_index("a", "BTREE")
+    newest = lancefs.open(path)
+    for dataset, is_used in ((newest, True), (newest.without_indices(), False)):
+        explained = str(dataset.checkout(newest.version).scanner(filter="a = 5").explain())
+        assert ("a_idx" in explained) == is_used
+
+
 def test_a_dataset_knows_of_newer_versions(path: str) -> None:
     old = lancefs.open(path, version=1)
     assert old.latest_version == 3

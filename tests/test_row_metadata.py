@@ -129,6 +129,54 @@ def test_what_is_no_row_id_is_said(
         lancefs.open(path).take(row_ids=ids)
 
 
+@pytest.mark.parametrize("names", ["positions", "row ids"])
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ([0.7], "are whole numbers, not float"),
+        (np.array([0.0]), "are whole numbers, not float64"),
+        ([True, False], "are whole numbers, not bool"),
+        (np.array([[0, 1]]), r"are a list of whole numbers, not of shape \(1, 2\)"),
+        ([0, None], "are whole numbers, not NoneType"),
+        (["0"], "are whole numbers, not str"),
+        (1, "are a list of whole numbers, not int"),
+        ({0, 1}, "are a list of whole numbers, not set"),
+    ],
+)
+def test_rows_are_named_by_whole_numbers(
+    numbers: Any, text: str, names: str, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"a": [1, 2]}), path)
+    dataset = lancefs.open(path)
+    with pytest.raises(TypeError, match=f"{names} {text}"):
+        dataset.take(row_ids=numbers) if names == "row ids" else dataset.take(numbers)
+
+
+@pytest.mark.parametrize("filter", [None, "a >= 0"])
+@pytest.mark.parametrize("position", [-1, 2, 2**63, 2**64])
+def test_positions_beyond_the_rows_are_said(
+    position: int, filter: str | None, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"a": [1, 2]}), path)
+    with pytest.raises(IndexError, match=f"row {position} of .*, which has 2 rows"):
+        lancefs.open(path).take([0, position], filter=filter)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [range(2), (0, 1), np.array([0, 1], np.uint8), np.array([0, 1], object), pa.array([0, 1])],
+)
+def test_rows_are_named_by_lists_of_any_kind(numbers: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"a": [1, 2]}), path)
+    dataset = lancefs.open(path)
+    assert dataset.take(numbers)["a"].to_pylist() == [1, 2]
+    assert dataset.take(row_ids=numbers)["a"].to_pylist() == [1, 2]
+    assert dataset.take(numbers[:0]).num_rows == 0
+
+
 _ADDRESSES = st.builds(lambda f, o: (f << 32) + o, st.integers(0, 8), st.integers(-1, 32))
 _VALUES = st.one_of(st.integers(-2, 70), _ADDRESSES)
 

@@ -296,3 +296,11 @@ def test_an_engine_is_given_longer_morsels_of_several_columns_within_the_users_l
     assert sizes == sorted(sizes)
     assert sizes[0] == plain.stream_bytes < sizes[2] < sizes[-1] == sizes[-2]
     assert plain.with_max_memory(10**6).for_engine(9, is_long=True) == plain.with_max_memory(10**6)
+
+
+@pytest.mark.parametrize("option", ["limit", "offset", "batch_size", "max_memory"])
+def test_numbers_of_a_scan_are_whole(option: str, path: str) -> None:
+    with pytest.raises(TypeError, match=f"{option} is 2.5; a whole number was expected"):
+        lancefs.open(path).scanner(**{option: 2.5})
+    with pytest.raises(TypeError, match="num_rows is '3'; a whole number was expected"):
+        lancefs.open(path).head("3")

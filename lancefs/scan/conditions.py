@@ -125,11 +125,13 @@ class Condition:
         """Columns whose values are missing in all rows that pass."""
         return expressions.missing_columns(self.tree)
 
-    def evaluate(self, batch: pa.RecordBatch) -> Mask:
+    def evaluate(self, batch: pa.RecordBatch, counted: Mask | None = None) -> Mask:
         """Return a mask of the rows that pass.
 
         Args:
             batch: The columns that the filter reads.
+            counted: The rows of which the answer is used, a mask; None for all. The filter may fail
+                for others, such as deleted ones.
 
         Raises:
             pyarrow.ArrowInvalid: The filter is an expression that does not fit the columns, or a
@@ -140,8 +142,8 @@ class Condition:
         if tests is not None:
             return _evaluate_all(batch, tests)
         if batch.num_columns == 1 and pa.types.is_dictionary(batch.schema.types[0]):
-            return self._evaluate_on_dictionary(batch)
-        return self._evaluate(batch)
+            return self._evaluate_on_dictionary(batch, counted)
+        return self._evaluate(batch, counted)
 
     def intervals(self, schema: pa.Schema) -> dict[str, ValueInterval]:
         """Return intervals of columns; no row passes whose value is null or outside of one.
@@ -169,22 +171,38 @@ class Condition:
             self._tests[schema] = by_column(self._terms, schema)
         return self._tests[schema]
 
-    def _evaluate(self, batch: pa.RecordBatch) -> Mask:
+    def _evaluate(self, batch: pa.RecordBatch, counted: Mask | None) -> Mask:
         try:
-            passed = expressions.evaluate_filter(self.expression, nested(batch, self._paths))
+            return self._passed(batch)
         except pa.ArrowInvalid as error:
+            if counted is not None and not counted.all():
+                return self._evaluate_counted(batch, counted)
             if self._text is None:
                 raise
             text = self._text if len(self._text) <= _SHOWN else f"{self._text[:_SHOWN]}…"
             raise InvalidFilter(f"the filter {text!r} fails for a row: {error}") from error
-        return mask_of(pc.fill_null(passed, _FALSE))
 
-    def _evaluate_on_dictionary(self, batch: pa.RecordBatch) -> Mask:
+    def _evaluate_counted(self, batch: pa.RecordBatch, counted: Mask) -> Mask:
+        """Evaluate the filter for some rows; the others do not pass."""
+        rows = np.flatnonzero(counted)
+        mask = np.zeros(len(counted), np.bool_)
+        mask[rows] = self._evaluate(batch.take(to_arrow_numbers(rows)), None)
+        return mask
+
+    def _evaluate_on_dictionary(self, batch: pa.RecordBatch, counted: Mask | None) -> Mask:
         """Return a mask of the rows that pass, for a dictionary-encoded column."""
-        array = batch.column(0)
+        array, names = batch.column(0), batch.schema.names
         items = pa.concat_arrays([array.dictionary, pa.nulls(1, array.type.value_type)])
-        passed = self._evaluate(pa.RecordBatch.from_arrays([items], names=batch.schema.names))
+        try:
+            passed = self._passed(pa.RecordBatch.from_arrays([items], names=names))
+        except pa.ArrowInvalid:  # perhaps for an item that no row has
+            values = pa.RecordBatch.from_arrays([array.dictionary_decode()], names=names)
+            return self._evaluate(values, counted)
         return _look_up(array, passed)
+
+    def _passed(self, batch: pa.RecordBatch) -> Mask:
+        passed = expressions.evaluate_filter(self.expression, nested(batch, self._paths))
+        return mask_of(pc.fill_null(passed, _FALSE))
 
 
 def by_column(terms: Iterable[ConditionTree] | None, schema: pa.Schema) -> list[Test] | None:

@@ -278,7 +278,8 @@ class MorselReader:
         if seen is not None:
             seen.keep(columns)
         tested = self._as_tested(columns, by_item)
-        passed = condition.evaluate(self._filter_batch(tested, count_rows(ranges)))
+        counted = None if is_sparse else mask
+        passed = condition.evaluate(self._filter_batch(tested, count_rows(ranges)), counted)
         if morsel.claims and morsel.candidates is not None:
             of_candidates = passed if mask is None or is_sparse else passed | ~mask
             self._check_candidates(morsel, columns, of_candidates)

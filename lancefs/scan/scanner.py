@@ -8,12 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import without_columns
-from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.datafile.decimals import decimal64_field
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.row_ranges import count_rows
@@ -23,7 +21,15 @@ from lancefs.scan.execution import Scan
 from lancefs.scan.index_use import MAX_TESTED_ROWS, IndexUse
 from lancefs.scan.output_forms import OutputForms
 from lancefs.scan.request import ScanRequest
-from lancefs.scan.settings import default_settings
+from lancefs.scan.row_numbers import (
+    Positions,
+    RowNumbers,
+    positions_of,
+    row_ids_of,
+    sort_numbers,
+    take_rows,
+)
+from lancefs.scan.settings import check_number, default_settings
 from lancefs.scan.stats import ScanStats
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import Fragment
@@ -43,9 +49,6 @@ Filter: TypeAlias = pc.Expression | str
 _BLOBS = get_args(Blobs)
 # Characters of a filter that `explain` shows.
 _SHOWN = 200
-# Bytes of a table whose columns may be parts of what was decoded.
-_SMALL_TABLE = 64 * 1024
-Positions: TypeAlias = npt.NDArray[np.integer[Any]]
 
 
 class ScanOptions(TypedDict, total=False):
@@ -297,7 +300,7 @@ class LanceScanner:
         for batch in self.to_batches():
             first, last = np.searchsorted(positions, (start, start + batch.num_rows))
             inside = positions[first:last] - start
-            yield from _take(pa.Table.from_batches([batch]), inside).to_batches()
+            yield from take_rows(pa.Table.from_batches([batch]), inside).to_batches()
             start += batch.num_rows
 
     def count_rows(self) -> int:
@@ -317,7 +320,7 @@ class LanceScanner:
             rows += batch.num_rows
         return rows
 
-    def take(self, indices: Sequence[int] | Positions | pa.Array) -> pa.Table:
+    def take(self, indices: RowNumbers) -> pa.Table:
         """Read rows by their positions among those that come out.
 
         Args:
@@ -325,18 +328,16 @@ class LanceScanner:
 
         Raises:
             IndexError: There is no such row.
+            TypeError: They are no list of whole numbers.
         """
-        wanted = np.asarray(indices, dtype=np.int64)
+        name = self._version.name
         if not self._request.is_of_all_rows:
-            return _take(self.to_table(), wanted)
-        total = self._total
-        if len(wanted) and not 0 <= wanted.min() <= wanted.max() < total:
-            beyond = int(wanted.min() if wanted.min() < 0 else wanted.max())
-            raise IndexError(f"row {beyond} of {self._version.name}, which has {total} rows")
-        rows, position = _sort(wanted)
-        return _take(self._gather(self._collecting_scan.rows_at(rows)), position)
+            table = self.to_table()
+            return take_rows(table, positions_of(indices, len(table), name))
+        rows, position = sort_numbers(positions_of(indices, self._total, name))
+        return take_rows(self._gather(self._collecting_scan.rows_at(rows)), position)
 
-    def take_ids(self, row_ids: Sequence[int] | Positions | pa.Array) -> pa.Table:
+    def take_ids(self, row_ids: RowNumbers) -> pa.Table:
         """Read rows by their ids; filter, limit, offset and fragments have no meaning here.
 
         Args:
@@ -344,10 +345,10 @@ class LanceScanner:
 
         Raises:
             IndexError: The table has no such row.
-            TypeError: They are no whole numbers.
+            TypeError: They are no list of whole numbers.
         """
         self._version.refuse_if_fresh(ROW_ID.name)
-        wanted, position = _sort(_as_ids(row_ids))
+        wanted, position = sort_numbers(row_ids_of(row_ids))
         found = self._version.row_index.find_ids(wanted)
         which = np.concatenate([np.empty(0, np.int64), *(rows.which for rows in found)])
         order = which.argsort()
@@ -358,7 +359,7 @@ class LanceScanner:
                 + (f" (nor with {len(missing) - 1} others)" if len(missing) > 1 else "")
             )
         batches = self._collecting_scan.rows_of((rows.reader, rows.offsets) for rows in found)
-        return _take(self._gather(batches), order[position])
+        return take_rows(self._gather(batches), order[position])
 
     @cached_property
     def _collecting_scan(self) -> Scan:
@@ -526,24 +527,11 @@ class LanceScanner:
         return pa.RecordBatch.from_arrays(arrays, names=list(self._computed))
 
 
-def _as_ids(row_ids: Sequence[int] | Positions | pa.Array) -> npt.NDArray[np.uint64]:
-    """Return ids as an array, whatever holds them."""
-    if isinstance(row_ids, pa.Array | pa.ChunkedArray):
-        if not pa.types.is_integer(row_ids.type):
-            raise TypeError(f"row ids are whole numbers, not {row_ids.type}")
-        if row_ids.null_count:
-            raise TypeError("a row id is missing (null)")
-    try:
-        return np.asarray(row_ids, dtype=np.uint64)
-    except OverflowError:
-        raise IndexError("row ids are numbers from 0 to 2^64 - 1") from None
-
-
 def _check(numbers: Mapping[str, int | None], blobs: str, columns: Columns | None) -> None:
     """Refuse arguments that make no sense."""
     for name, value in numbers.items():
-        if value is not None and value < (name == "batch_size"):
-            raise ValueError(f"{name} is {value}; a positive number was expected")
+        if value is not None:
+            check_number(name, value, least=int(name == "batch_size"))
     if blobs not in _BLOBS:
         raise ValueError(f"blobs is {blobs!r}; one of {_BLOBS} was expected")
     if isinstance(columns, str):
@@ -559,45 +547,6 @@ def _fragment_id(fragment: Any) -> int:
     if isinstance(number, int):
         return number
     raise TypeError(f"fragments has {fragment!r}; fragments of the dataset, or ids, were expected")
-
-
-def _sort(numbers: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Positions]:
-    """Return numbers in order, each once, and where each of the given ones is among them."""
-    order = numbers.argsort(kind="stable")
-    ordered = numbers[order]
-    if (ordered[1:] == ordered[:-1]).any():
-        return np.unique(numbers, return_inverse=True)
-    position = np.empty(len(order), np.int64)
-    position[order] = np.arange(len(order))
-    return ordered, position
-
-
-def _take(table: pa.Table, positions: Positions) -> pa.Table:
-    """Return rows of a table by their positions."""
-    if not table.num_columns:  # what Arrow takes of a table without columns has no rows
-        return pa.Table.from_batches([without_columns(len(positions))], table.schema)
-    batches = table.to_batches()
-    if len(batches) != 1:
-        return table.take(to_arrow_numbers(positions))
-    if _are_all(batches[0], positions):
-        return table
-    # Of a few rows, a table takes twice as long as its batch.
-    taken = batches[0].take(to_arrow_numbers(positions))
-    return pa.Table.from_batches([taken], table.schema)
-
-
-def _are_all(batch: pa.RecordBatch, positions: Positions) -> bool:
-    """Return whether the rows are those of a small batch, in order."""
-    if len(positions) != batch.num_rows:
-        return False
-    size = 0
-    # Not `get_total_buffer_size`, which has the hazard that `array_bytes` tells of.
-    for column in batch.columns:
-        for buffer in column.buffers():
-            size += 0 if buffer is None else buffer.size
-    if size > _SMALL_TABLE:
-        return False  # a part of larger arrays, which a copy lets go
-    return len(positions) == 1 or bool((positions == np.arange(len(positions))).all())
 
 
 def _check_list(option: str, names: Collection[str]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 # Rows of a batch, unless the caller says otherwise.
 BATCH_ROWS = 64 * 1024
 # Mapped bytes of files that a stream leaves in memory. To give them back, and to bring them in
@@ -123,12 +125,12 @@ class ScanSettings:
             max_memory: Bytes; None for no other limit than these settings have.
 
         Raises:
-            ValueError: The number is not positive.
+            TypeError: It is no whole number.
+            ValueError: It is not positive.
         """
         if max_memory is None:
             return self
-        if max_memory <= 0:
-            raise ValueError(f"max_memory is {max_memory}; a positive number of bytes was expected")
+        check_number("max_memory", max_memory, least=1)
         part = max(max_memory // MORSELS, 1)
         return replace(
             self,
@@ -170,3 +172,21 @@ DEFAULT = ScanSettings()
 def default_settings() -> ScanSettings:
     """Return the settings of scans that are given none."""
     return DEFAULT
+
+
+def check_number(name: str, value: int, least: int = 0) -> None:
+    """Check a number of rows or bytes that a caller gives.
+
+    Args:
+        name: What the caller knows it by.
+        value: The number.
+        least: The least that makes sense, 0 or 1.
+
+    Raises:
+        TypeError: It is no whole number.
+        ValueError: It is less than that.
+    """
+    if not isinstance(value, int | np.integer):
+        raise TypeError(f"{name} is {value!r}; a whole number was expected")
+    if value < least:
+        raise ValueError(f"{name} is {value}; a positive number was expected")
