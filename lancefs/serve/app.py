@@ -139,8 +139,7 @@ class Site:
         try:
             answer = await anyio.to_thread.run_sync(work, limiter=self._threads)
         except Exception as error:  # one answer, not the server, as in `main` one command
-            self._note(error)
-            answer = refusal(status_of(error), message_of(error, self._places))
+            answer = self._refuse(error)
         await answer(scope, receive, send)
 
     def _answer(self, request: Request) -> ASGIApp:
@@ -169,13 +168,19 @@ class Site:
             return _listing(request, f"{name}/{path}".rstrip("/"), entries, make)
         if has_slash and fs.isfile(path):
             raise NoSuchPath(f"{name}/{path} is a file: leave out the slash behind it")
-        return answer_file(fs, path, request.headers, self._threads, self._note)
+        return answer_file(fs, path, request.headers, self._threads, self._refuse, self._note)
+
+    def _refuse(self, error: Exception) -> Response:
+        """Return the answer for an error, and tell of it where it is not the client's fault."""
+        status = status_of(error)
+        if status == 500:
+            self._note(error)
+        return refusal(status, message_of(error, self._places))
 
     def _note(self, error: Exception) -> None:
-        """Tell of an error that is not the client's fault."""
-        if status_of(error) == 500:
-            what = str(error) if is_expected(error) else f"{type(error).__name__}: {error}"
-            self._tell(mask_secrets(what))
+        """Tell of an error whoever runs the server."""
+        what = str(error) if is_expected(error) else f"{type(error).__name__}: {error}"
+        self._tell(mask_secrets(what))
 
 
 def _listing(

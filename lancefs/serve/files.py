@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import TypeAlias
 
@@ -32,6 +32,8 @@ PART = 1024 * 1024
 # Seconds after which a client that takes nothing is given up.
 _STALLED = 120
 
+# Returns the answer for an error that comes before any bytes.
+Refuse: TypeAlias = Callable[[Exception], Response]
 # Tells whoever runs the server of an error that cuts an answer short.
 OnError: TypeAlias = Callable[[Exception], None]
 
@@ -41,6 +43,7 @@ def answer_file(
     path: str,
     headers: Mapping[str, str],
     threads: anyio.CapacityLimiter,
+    refuse: Refuse,
     on_error: OnError,
 ) -> ASGIApp:
     """Open a file, and return the answer that sends what a request wants of it.
@@ -50,6 +53,7 @@ def answer_file(
         path: The file.
         headers: The headers of the request.
         threads: Limits the threads that read.
+        refuse: Returns the answer for an error that comes before any bytes.
         on_error: Is called with an error that comes when the answer has begun.
 
     Raises:
@@ -61,7 +65,7 @@ def answer_file(
         return Response(status_code=304, headers=_headers(etag))
     file: ViewFile | ForwardFile = fs.open(path, "rb")
     try:
-        return _answer(file, path, headers, threads, on_error)
+        return _answer(file, path, headers, threads, refuse, on_error)
     except BaseException:
         file.close()
         raise
@@ -72,13 +76,15 @@ def _answer(
     path: str,
     headers: Mapping[str, str],
     threads: anyio.CapacityLimiter,
+    refuse: Refuse,
     on_error: OnError,
 ) -> ASGIApp:
     """Return the answer that sends an open file, which the answer closes."""
     etag = f'"{file.ukey}"'
     about = _headers(etag) | {"Content-Type": _TYPES[f".{path.rpartition('.')[2]}"]}
     if isinstance(file, ForwardFile):
-        return FileAnswer(file, None, 200, about | {"Accept-Ranges": "none"}, threads, on_error)
+        about["Accept-Ranges"] = "none"
+        return FileAnswer(file, None, 200, about, threads, refuse, on_error)
     about["Accept-Ranges"] = "bytes"
     size = int(file.size)
     try:
@@ -95,7 +101,7 @@ def _answer(
         about["Content-Range"] = f"bytes {span.start}-{span.end - 1}/{size}"
     status, span = (200, ByteSpan(0, size)) if span is None else (206, span)
     about["Content-Length"] = str(span.end - span.start)
-    return FileAnswer(file, span, status, about, threads, on_error)
+    return FileAnswer(file, span, status, about, threads, refuse, on_error)
 
 
 def _headers(etag: str) -> dict[str, str]:
@@ -107,8 +113,8 @@ def _headers(etag: str) -> dict[str, str]:
 class FileAnswer:
     """An ASGI application that sends an open file in parts, and closes it.
 
-    An error after the beginning ends the connection before the announced end, so that no client
-    takes what it has for the whole.
+    The first part is read before the status is sent. An error after that ends the connection before
+    the announced end, so that no client takes what it has for the whole.
 
     Args:
         file: The file.
@@ -116,6 +122,7 @@ class FileAnswer:
         status: The status of HTTP.
         headers: The headers of the answer.
         threads: Limits the threads that read.
+        refuse: Returns the answer for an error that comes before any bytes.
         on_error: Is called with the error that cuts the answer short.
     """
 
@@ -126,6 +133,7 @@ class FileAnswer:
         status: int,
         headers: Mapping[str, str],
         threads: anyio.CapacityLimiter,
+        refuse: Refuse,
         on_error: OnError,
     ) -> None:
         self._file = file
@@ -133,53 +141,61 @@ class FileAnswer:
         self._status = status
         self._headers = headers
         self._threads = threads
+        self._refuse = refuse
         self._on_error = on_error
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer until its end, an error, or the client goes away."""
         try:
-            await send(
-                {
-                    "type": "http.response.start",
-                    "status": self._status,
-                    "headers": [
-                        (name.lower().encode(), value.encode())
-                        for name, value in self._headers.items()
-                    ],
-                }
-            )
-            if scope["method"] == "HEAD":
-                await send({"type": "http.response.body", "body": b""})
-                return
             async with anyio.create_task_group() as group:
                 group.start_soon(_cancel_when_gone, receive, group.cancel_scope)
-                await self._send_parts(send)
+                await self._answer(scope, receive, send)
                 group.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):  # streams wait for threads that read ahead
                 await self._in_thread(self._file.close)
 
-    async def _send_parts(self, send: Send) -> None:
-        """Send the bytes part by part; the next one is read when the last one was taken."""
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        parts = self._parts()
         try:
-            if self._span is not None:
-                self._file.seek(self._span.start)
-            left = None if self._span is None else self._span.end - self._span.start
-            while left is None or left > 0:
-                size = PART if left is None else min(PART, left)
-                part = await self._in_thread(partial(self._file.read, size))
-                if not part:
-                    break
-                left = None if left is None else left - len(part)
-                with anyio.fail_after(_STALLED):
-                    await send({"type": "http.response.body", "body": part, "more_body": True})
+            first = b"" if scope["method"] == "HEAD" else await anext(parts, b"")
+        except Exception as error:
+            await self._refuse(error)(scope, receive, send)
+            return
+        headers = [(name.lower().encode(), one.encode()) for name, one in self._headers.items()]
+        await send({"type": "http.response.start", "status": self._status, "headers": headers})
+        if not first:
+            await send({"type": "http.response.body", "body": b""})
+            return
+        try:
+            await _send_part(send, first)
+            async for part in parts:
+                await _send_part(send, part)
             await send({"type": "http.response.body", "body": b""})
         except Exception as error:  # the answer has begun: all that is left is to cut it short
             self._on_error(error)
 
+    async def _parts(self) -> AsyncIterator[bytes]:
+        """Yield the bytes part by part; the next one is read when the last one was taken."""
+        if self._span is not None:
+            self._file.seek(self._span.start)
+        left = None if self._span is None else self._span.end - self._span.start
+        while left is None or left > 0:
+            size = PART if left is None else min(PART, left)
+            part = await self._in_thread(partial(self._file.read, size))
+            if not part:
+                return
+            left = None if left is None else left - len(part)
+            yield part
+
     async def _in_thread(self, work: Callable[[], bytes | None]) -> bytes | None:
         """Call a function in a thread; the call ends even if the request is given up meanwhile."""
         return await anyio.to_thread.run_sync(work, limiter=self._threads)
+
+
+async def _send_part(send: Send, part: bytes) -> None:
+    with anyio.fail_after(_STALLED):
+        await send({"type": "http.response.body", "body": part, "more_body": True})
 
 
 async def _cancel_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from starlette.responses import PlainTextResponse, Response
@@ -11,6 +12,7 @@ from lancefs.errors import (
     InvalidFilter,
     LanceError,
     MemoryLimitExceeded,
+    MissingFile,
     UnsupportedFeature,
 )
 from lancefs.masking import mask_secrets
@@ -18,6 +20,9 @@ from lancefs.printable import printable
 
 # A browser must not take a text for a page, whatever a name in it looks like.
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+
+# The directory of a path of this machine. Links and base paths lead to others than those of tables.
+_LOCAL_DIRECTORY = re.compile(r"(?<![^\s'\"(])(?:file:/{0,2})?/(?:[^/\s'\"]+/)+")
 
 
 class BadRequest(Exception):
@@ -38,6 +43,8 @@ def refusal(status: int, text: str, headers: Mapping[str, str] | None = None) ->
 
 def status_of(error: Exception) -> int:
     """Return the status for an error: 404, 400, 422, or 500 for what is not the client's fault."""
+    if isinstance(error, MissingFile):  # what a table needs, not what a client asked for
+        return 500
     if isinstance(error, FileNotFoundError | ColumnNotFound):
         return 404
     if isinstance(error, BadRequest | InvalidFilter):
@@ -62,4 +69,4 @@ def message_of(error: Exception, places: Mapping[str, str]) -> str:
     text = str(error) or type(error).__name__
     for place, name in places.items():
         text = text.replace(place, name)
-    return text
+    return _LOCAL_DIRECTORY.sub("…/", text)

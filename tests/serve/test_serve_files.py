@@ -19,6 +19,7 @@ from lancefs.errors import CorruptFile
 from lancefs.filesystem import LanceFileSystem
 from lancefs.serve.files import PART
 from lancefs.serve.ranges import ByteSpan, RangeNotSatisfiable, wanted_span
+from lancefs.serve.refusals import message_of
 from lancefs.views.file_objects import ViewFile
 
 TABLE = "/teas%20%3Cb%3E%26.lance"
@@ -251,6 +252,40 @@ def test_damage_is_an_answer_and_the_server_goes_on(tmp_path: Path) -> None:
         assert "t.lance/_versions/" in answer.text
         assert len(server.told) == 1
         assert server.ask("/t.lance/latest.arrow").status == 200
+
+
+@pytest.mark.parametrize("file", ["latest.arrow", "latest.arrows"])
+def test_an_error_before_the_first_byte_is_an_answer(file: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"a": range(5)}), path)
+    (data,) = (path / "data").iterdir()
+    elsewhere = tmp_path / "kept elsewhere"
+    elsewhere.mkdir()
+    data.rename(elsewhere / data.name)
+    with serving(path) as server:
+        answer = server.ask(f"/t.lance/{file}")
+        assert answer.status == 500
+        assert len(server.told) == 1
+        assert "t.lance/data/" in answer.text
+        assert str(tmp_path) not in answer.text
+        assert answer.text.count("\n") == 1
+        data.symlink_to(elsewhere / data.name)
+        assert server.ask(f"/t.lance/{file}").status == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/mnt/lake/t.lance/data/x.lance: damaged", "t.lance/data/x.lance: damaged"),
+        ("/srv/base/data/x.lance: damaged", "…/x.lance: damaged"),
+        ("'/srv/base/data/x.lance' is gone", "'…/x.lance' is gone"),
+        ("reading file:///srv/base/x.lance failed", "reading …/x.lance failed"),
+        ("s3://bucket/base/x.lance: gone", "s3://bucket/base/x.lance: gone"),
+        ("there is no file a/b.arrow; / lists the tables",) * 2,
+    ],
+)
+def test_no_message_names_a_directory_of_the_machine(text: str, shown: str) -> None:
+    assert message_of(CorruptFile(text), {"/mnt/lake/t.lance": "t.lance"}) == shown
 
 
 def test_an_error_in_the_middle_ends_the_connection(
