@@ -89,7 +89,7 @@ def verify_fragment(files: TableFiles, fragment: Fragment, fields: Sequence[Fiel
 def _check_file(checked: Checked, reader: FragmentReader, data_file: DataFile) -> None:
     """Compare the size and the rows of a data file with the manifest."""
     file, field_reader = reader.open_file(data_file)
-    size = int(file.store.fs.size(file.store.full(file.path)))
+    size = file.store.file(file.path).size  # of now, whatever the manifest says
     checked.file_bytes += size
     if data_file.size not in (None, size):
         message = f"{file.url}: {size} bytes, the manifest says {data_file.size}"

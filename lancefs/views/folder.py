@@ -6,7 +6,7 @@ from datetime import datetime
 
 import fsspec
 
-from lancefs.errors import ReadFailed, cause
+from lancefs.storage.retries import retry
 from lancefs.views.tree import Directory, Node
 
 
@@ -29,15 +29,10 @@ class Folder(Directory):
 
     def exists(self) -> bool:
         """Return whether the directory exists."""
-        return bool(self._fs.isdir(self.path))
+        return bool(retry(lambda: self._fs.isdir(self.path), self.url))
 
     def children(self) -> dict[str, Node]:
-        try:
-            entries = self._fs.ls(self.path, detail=True)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise ReadFailed(f"{self.url}: cannot be listed: {error}") from cause(error)
+        entries = retry(lambda: self._fs.ls(self.path, detail=True), self.url)
         paths = [entry["name"].rstrip("/") for entry in entries if entry["type"] == "directory"]
         return {path.rpartition("/")[2]: Folder(self._fs, path) for path in sorted(paths)}
 

@@ -166,3 +166,31 @@ def test_transient_errors_of_client_libraries() -> None:
         ValueError(),
     ]
     assert not any(map(is_transient, final))
+
+
+class FailingListings(CountingFileSystem):
+    """A store whose first listings are refused."""
+
+    refused = 2
+    error: Exception = OSError(errno.EIO, "reduce your request rate")
+
+    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> Any:
+        if self.refused:
+            self.refused -= 1
+            raise self.error
+        return super().ls(path, detail=detail, **kwargs)
+
+
+def test_a_folder_of_tables_is_listed_again_where_that_fails(home: Path) -> None:
+    store = FailingListings()
+    store.store.clear()
+    store.put_tree(str(home / "t.lance"), "/lake/t.lance")
+    fs = LanceFileSystem(fo="/lake", fs=store)
+    store.refused = 2
+    assert [name.rpartition("/")[2] for name in fs.ls("", detail=False)] == ["t.lance"]
+    store.refused, store.error = 99, RuntimeError("of a client library")
+    store.dircache.clear()
+    with pytest.raises(ReadFailed, match="lake: of a client library"):
+        LanceFileSystem(fo="/lake", fs=store, skip_instance_cache=True).ls("", detail=False)
+    store.refused = 0
+    store.store.clear()
