@@ -249,3 +249,18 @@ def test_every_kind_of_number_is_kept(tmp_path: Path, kept: Path) -> None:
             scanner = lancefs.open(path).scanner(filter=filter)
             assert scanner.to_table().num_rows == 1
             assert scanner.stats.fragments_skipped == skipped
+
+
+def test_a_second_process_passes_over_texts_that_no_dictionary_has(
+    tmp_path: Path, kept: Path
+) -> None:
+    hosts = [f"host-{i * 7 % 200:03}.example" for i in range(70_000)]
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"s": hosts}), path)
+    for filter, rows, skipped in (
+        ("s = 'host-010.example'", 350, 0),
+        ("s = 'host-0105.example'", 0, 70_000),
+        ("s = 'host-011.example'", 350, 0),
+    ):
+        found, stats = read(path, filter)
+        assert (found.num_rows, stats.rows_skipped) == (rows, skipped)

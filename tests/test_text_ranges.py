@@ -128,6 +128,49 @@ def test_texts_with_a_dictionary_have_ranges(tmp_path: Path, version: str) -> No
     ]
 
 
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
+def test_texts_that_no_dictionary_has_are_passed_over(
+    tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever they would come in the order of texts."""
+    monkeypatch.setattr(value_ranges, "ZONE_ROWS", 4096)
+    rows, rare = 350_000, 250_001
+    hosts = [f"host-{i * 7 % 200:03}.example" for i in range(rows)]
+    hosts[rare] = "host-007.local"
+    options: dict[str, Any] = {"data_storage_version": version, "max_rows_per_file": 70_000}
+    table = write(tmp_path / "t", pa.array(hosts), **options)
+    assert check(table, "s = 'host-0777.example'", hosts, lambda s: False) == rows
+    assert read(table, "s in ('a', 'host-0777.example', 'z') and n > 5")[1].rows_decoded == 0
+    assert read(table, "s like 'host-0777%'")[1].rows_decoded == 0
+    found, stats = read(table, "s = 'host-007.local'")
+    assert (found, stats.fragments_skipped) == ([rare], 4)
+    found, stats = read(table, "s = 'host-007.example' and n < 300")
+    assert (found, stats.fragments_skipped) == ([1, 201], 0)
+    assert read(table, "s != 'host-0777.example' and n < 3")[0] == [0, 1, 2]
+    assert read(table, "s is null or s = 'host-0777.example'")[0] == []
+
+
+def test_the_texts_of_parts_of_a_column_are_put_together(tmp_path: Path) -> None:
+    """Each read has the dictionary of the rows that it reads."""
+    table = write(tmp_path / "t", pa.array([f"{'ab'[i // 500]}{i % 9}" for i in range(ROWS)]))
+    first = {"limit": 500, "dictionary_columns": ["s"]}
+    assert lancefs.open(table).to_table(filter="s = 'a10'", **first).num_rows == 0
+    for wanted in ("a4", "b4"):
+        found = read(table, f"s = '{wanted}'")[0]
+        assert found == [i for i in range(ROWS) if f"{'ab'[i // 500]}{i % 9}" == wanted]
+    fragment_ranges.forget()
+
+
+def test_many_texts_of_dictionaries_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(value_ranges, "ZONE_ROWS", 4096)
+    monkeypatch.setattr(value_ranges, "_MAX_KEPT_ITEMS", 199)
+    hosts = [f"host-{i % 200:03}" for i in range(70_000)]
+    table = write(tmp_path / "t", pa.array(hosts))
+    assert check(table, "s = 'host-0777'", hosts, lambda s: False) == 0
+
+
 def test_an_arrow_dictionary_has_ranges(tmp_path: Path) -> None:
     days = [f"day {i // 100}" for i in range(ROWS)]
     table = write(tmp_path / "t", pa.array(days).dictionary_encode())

@@ -31,7 +31,7 @@ from lancefs.storage.private_folder import PrivateFolder
 logger = get_logger(__name__)
 
 VARIABLE = "LANCEFS_RANGES"
-_MAGIC = b"lancefs ranges 2\n"
+_MAGIC = b"lancefs ranges 3\n"
 _CHECKSUM_BYTES = 32
 # Bytes of the file of a table, and files in the directory: the oldest ones make room.
 _MAX_BYTES, _MAX_TABLES = 4 * 1024 * 1024, 128
@@ -161,7 +161,8 @@ def _format(root: str, entries: list[_ColumnRanges]) -> bytes:
     for name, field_id, zones in entries:
         number = types.setdefault(zones.data_type, len(types))
         columns = files.setdefault((name, zones.identity), [])
-        parts = zones.seen.tolist(), _to_json(zones.low), _to_json(zones.high)
+        items = None if zones.items is None else _to_json(zones.items)
+        parts = zones.seen.tolist(), _to_json(zones.low), _to_json(zones.high), items
         columns.append([field_id, number, zones.low.dtype.str, *parts])
     schema = pa.schema([(str(number), each) for each, number in types.items()])
     content = {
@@ -202,10 +203,11 @@ def _parse(root: str, data: bytes) -> list[_ColumnRanges]:
 
 
 def _zones(
-    identity: Any, data_type: pa.DataType, dtype: str, seen: Any, low: Any, high: Any
+    identity: Any, data_type: pa.DataType, dtype: str, seen: Any, low: Any, high: Any, items: Any
 ) -> ZoneRanges:
-    shaped = np.array(seen, np.int64).reshape(-1, 2)
-    return ZoneRanges(identity, data_type, shaped, _from_json(low, dtype), _from_json(high, dtype))
+    bounds = _from_json(low, dtype), _from_json(high, dtype)
+    shaped, kept = np.array(seen, np.int64).reshape(-1, 2), items and _from_json(items, dtype)
+    return ZoneRanges(identity, data_type, shaped, *bounds, kept)
 
 
 def _to_json(bounds: Numbers) -> list[Any]:

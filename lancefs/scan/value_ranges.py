@@ -45,8 +45,10 @@ ZONE_ROWS = 16 * 1024
 # Bytes of ranges that a process keeps, and what a column of a file takes beside them.
 _BUDGET, _COLUMN_BYTES = 16 * 1024 * 1024, 700
 _WIDEST = 64
-# Items of a dictionary, which are put in order.
-_MAX_ITEMS = 4096
+# Items of a dictionary, which are put in order; and of a column of a file, which are kept.
+_MAX_ITEMS, _MAX_KEPT_ITEMS = 4096, 1024
+# Rows of texts that are encoded to know their items.
+_MAX_ENCODED_ROWS = 32 * 1024
 
 _Key: TypeAlias = tuple[Hashable, int]
 # The file of a column, and the identity of its bytes before a read; None for none.
@@ -66,6 +68,8 @@ class ZoneRanges:
         low: The least value of each zone in the rows seen; above the greatest one where all are
             null.
         high: The greatest value of each zone in the rows seen.
+        items: The keys of all texts in the rows seen, ascending, each once, where dictionaries hold
+            few; None where that is not known.
     """
 
     identity: Hashable
@@ -73,10 +77,12 @@ class ZoneRanges:
     seen: Ints
     low: Numbers
     high: Numbers
+    items: Numbers | None = None
 
     @property
     def cost(self) -> int:
-        return _COLUMN_BYTES + self.seen.nbytes + self.low.nbytes + self.high.nbytes
+        items = 0 if self.items is None else self.items.nbytes
+        return _COLUMN_BYTES + self.seen.nbytes + self.low.nbytes + self.high.nbytes + items
 
     def holds(self, start: int, end: int) -> bool:
         """Tell whether all rows from `start` to before `end` were seen."""
@@ -90,8 +96,10 @@ class ZoneRanges:
 
     def find_outside(self, interval: ValueInterval) -> Ints:
         """Return the ranges of rows that have no value within an interval; shape (ranges, 2)."""
-        out = are_outside(self.low, self.high, interval)
-        return self.seen[out & (self.seen[:, 0] < self.seen[:, 1])]
+        is_seen = self.seen[:, 0] < self.seen[:, 1]
+        if self.items is not None and are_outside(self.items, self.items, interval).all():
+            return self.seen[is_seen]
+        return self.seen[is_seen & are_outside(self.low, self.high, interval)]
 
 
 class _Known:
@@ -282,16 +290,33 @@ def _is_ranged(array: pa.Array) -> bool:
 
 def _keep(place: Hashable, identity: Hashable, field: Field, array: pa.Array, start: int) -> None:
     """Keep the ranges of consecutive rows of a column of a file."""
-    seen, low, high = _ranges_of(array, start)
-    key = place, field.id
     data_type = field.to_arrow().type
+    key = place, field.id
+    known = _known.zones.peek(key)
+    items = _items_of(array, known is not None and known.items is not None)
+    zones = ZoneRanges(identity, data_type, *_ranges_of(array, start), items)
     with _lock:
         known = _known.zones.peek(key)
         if known is not None and (known.identity, known.data_type) == (identity, data_type):
-            seen, low, high = _merge(known, seen, low, high)
-        zones = ZoneRanges(identity, data_type, seen, low, high)
+            zones = _merge(known, zones)
         _known.zones.put(key, zones, zones.cost)
         _known.changes += 1
+
+
+def _items_of(array: pa.Array, is_encoded_elsewhere: bool) -> Numbers | None:
+    """Return the keys of the items of a dictionary, ascending; None where there are many, or none.
+
+    Args:
+        array: Some rows, which may have less than all items.
+        is_encoded_elsewhere: Whether other rows of the column have a dictionary. Short ends of
+            files are read without theirs.
+    """
+    if is_text(array.type) and is_encoded_elsewhere and len(array) <= _MAX_ENCODED_ROWS:
+        array = array.dictionary_encode()
+    if not pa.types.is_dictionary(array.type) or len(array.dictionary) > _MAX_KEPT_ITEMS:
+        return None
+    keys: Numbers = np.unique(text_keys(array.dictionary))
+    return keys
 
 
 def _ranges_of(array: pa.Array, start: int) -> tuple[Ints, Numbers, Numbers]:
@@ -364,39 +389,48 @@ def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
     return limits.min, limits.max
 
 
-def _merge(
-    known: ZoneRanges, seen: Ints, low: Numbers, high: Numbers
-) -> tuple[Ints, Numbers, Numbers]:
+def _merge(known: ZoneRanges, new: ZoneRanges) -> ZoneRanges:
     """Join ranges of the same column, zone by zone.
 
     Overlapping or adjacent spans are merged; otherwise the longer span wins.
     """
-    length = max(len(known.seen), len(seen))
+    length = max(len(known.seen), len(new.seen))
     parts = []
-    least, most = _limits(low.dtype)
-    for rows, lows, highs in ((known.seen, known.low, known.high), (seen, low, high)):
+    least, most = _limits(new.low.dtype)
+    for zones in (known, new):
         padded = np.zeros((length, 2), np.int64)
-        padded[: len(rows)] = rows
-        more = length - len(rows)
+        padded[: len(zones.seen)] = zones.seen
+        more = length - len(zones.seen)
         parts.append(
             (
                 padded,
-                np.concatenate([lows, np.full(more, most, lows.dtype)]),
-                np.concatenate([highs, np.full(more, least, highs.dtype)]),
+                np.concatenate([zones.low, np.full(more, most, zones.low.dtype)]),
+                np.concatenate([zones.high, np.full(more, least, zones.high.dtype)]),
             )
         )
-    (rows, low, high), (new, new_low, new_high) = parts
-    lengths, new_lengths = rows[:, 1] - rows[:, 0], new[:, 1] - new[:, 0]
-    touch = (new[:, 0] <= rows[:, 1]) & (rows[:, 0] <= new[:, 1])
+    (rows, low, high), (new_rows, new_low, new_high) = parts
+    lengths, new_lengths = rows[:, 1] - rows[:, 0], new_rows[:, 1] - new_rows[:, 0]
+    touch = (new_rows[:, 0] <= rows[:, 1]) & (rows[:, 0] <= new_rows[:, 1])
     touch &= (lengths > 0) & (new_lengths > 0)
     replaced = ~touch & (new_lengths > lengths)
     joined = rows.copy()
-    joined[touch, 0] = np.minimum(rows[touch, 0], new[touch, 0])
-    joined[touch, 1] = np.maximum(rows[touch, 1], new[touch, 1])
-    joined[replaced] = new[replaced]
+    joined[touch, 0] = np.minimum(rows[touch, 0], new_rows[touch, 0])
+    joined[touch, 1] = np.maximum(rows[touch, 1], new_rows[touch, 1])
+    joined[replaced] = new_rows[replaced]
     low = np.where(replaced | touch & (new_low < low), new_low, low)
     high = np.where(replaced | touch & (new_high > high), new_high, high)
-    return joined, low, high
+    items = _merge_items(known.items, new.items)
+    return ZoneRanges(new.identity, new.data_type, joined, low, high, items)
+
+
+def _merge_items(known: Numbers | None, new: Numbers | None) -> Numbers | None:
+    """Return the keys of two parts of a column; None where those of one are not known."""
+    if known is None or new is None:
+        return None
+    if np.array_equal(known, new):  # as most parts have all values
+        return known
+    items: Numbers = np.union1d(known, new)
+    return items if len(items) <= _MAX_KEPT_ITEMS else None
 
 
 def _rest(excluded: Ints, rows: int) -> list[RowRange]:
