@@ -15,7 +15,7 @@ import pyarrow as pa
 from lancefs.datafile.buffers import Ints, Mask
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest, KeyInterval
-from lancefs.index.sort_keys import as_keys, has_keys, sort_keys
+from lancefs.index.sort_keys import SortKeys, as_keys, has_keys, sort_keys
 from lancefs.index.zones import COLUMNS, Zones
 
 FILES = ("zonemap.lance",)
@@ -105,5 +105,6 @@ class ZoneMap(Zones):
         wanted[self._known] = found
         return wanted
 
-    def _key(self, value: object) -> object:
-        return as_keys([value], self._lows.dtype)[0]
+    def _key(self, value: object) -> SortKeys:
+        """Return a key as an array of one: of bytes alone, NumPy cuts NULs off at the end."""
+        return as_keys([value], self._lows.dtype)
