@@ -219,9 +219,15 @@ def to_text(expression: pc.Expression) -> str:
     Args:
         expression: An unbound expression.
     """
+    from lancefs.scan.row_functions import with_plain_names
+
     try:
-        return " ".join(str(expression).split())
-    except UnicodeDecodeError:  # Arrow cuts long texts within a character
+        text = " ".join(str(expression).split())
+        for path in sorted(paths_in(expression) or (), key=len, reverse=True):
+            names = " ".join(f"FieldRef.Name({name})" for name in path)
+            text = text.replace(f"FieldRef.Nested({names})", ".".join(path))
+        return with_plain_names(text)
+    except UnicodeDecodeError:  # Arrow cuts long texts within a character, and shows bytes as text
         return f"of {', '.join(sorted(names_in(expression) or ())) or 'columns'}"
 
 
