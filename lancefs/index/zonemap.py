@@ -46,6 +46,8 @@ class ZoneMap(Zones):
             raise file.damage("bounds of one type, and numbers in each zone, were expected")
         self._has_null = np.asarray(nulls) > 0
         self._set_bounds(minima, maxima)
+        # Zones with values and without bounds: of NaN only, or of types of which Lance has none.
+        self._is_open |= ~self._known & (np.asarray(nulls) < self._lengths)
         if "nan_count" in file.names:
             (nans,) = file.read(["nan_count"])
             self._is_open |= np.asarray(nans.fill_null(1)) > 0
@@ -82,9 +84,6 @@ class ZoneMap(Zones):
             self._is_open[np.flatnonzero(self._known)[is_nan]] = True
         elif (self._lows > self._highs).any():
             raise self._file.damage("a zone ends before it begins")
-        if not (self._known | self._has_null).all():
-            # A zone without bounds and without missing values: of NaN only.
-            self._is_open |= ~(self._known | self._has_null)
 
     def _overlapping(self, intervals: Sequence[KeyInterval]) -> Mask:
         """Return the zones whose bounds overlap one of some intervals."""
