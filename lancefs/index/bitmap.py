@@ -31,8 +31,8 @@ _BITMAPS_AT_ONCE = 256
 # that is done: they are read for it.
 _COUNTED = 16
 _COUNTED_BYTES = 4 * 1024 * 1024
-# Bytes of bitmaps that are kept once they were counted, to be looked up.
-_RECENT_BYTES = 1024 * 1024
+# Bytes of bitmaps that are kept once they were counted, so that a remote one is read once only.
+_RECENT_BYTES = _COUNTED_BYTES
 # Memory of the open file, about.
 _READER_BYTES = 8 * 1024
 
