@@ -74,3 +74,41 @@ def test_no_columns_have_as_many_rows(tmp_path: Path) -> None:
 def test_fewer_rows_than_none_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="num_rows is -5"):
         _open(tmp_path, x=range(10)).head(-5, filter="x < 5")
+
+
+@pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "ZONEMAP"])
+def test_bytes_that_are_no_text_are_looked_for(tmp_path: Path, kind: str) -> None:
+    values = [b"\xff", b"\xffa", b"a\xff", b"", None]
+    lance.write_dataset(pa.table({"b": values, "id": range(5)}), tmp_path / "t.lance")
+    dataset = lancefs.open(tmp_path / "t.lance")
+    column = pc.field("b")
+    for condition, expected in (
+        (pc.starts_with(column, b"\xff"), [0, 1]),
+        (pc.ends_with(column, b"\xff"), [0, 2]),
+        (pc.match_substring(column, b"\xff"), [0, 1, 2]),
+        (pc.match_like(column, b"\xff_"), [1]),
+    ):
+        assert dataset.to_table(["id"], filter=condition)["id"].to_pylist() == expected
+    lance.dataset(tmp_path / "t.lance").create_scalar_index("b", kind)
+    indexed = lancefs.open(tmp_path / "t.lance")
+    found = indexed.to_table(["id"], filter=pc.starts_with(column, b"\xff") & (column > b""))
+    assert found["id"].to_pylist() == [0, 1]
+
+
+def test_an_escape_character_that_arrow_looks_for_is_found_with_an_index(tmp_path: Path) -> None:
+    lance.write_dataset(pa.table({"s": ["abcde", "ab\\cde", None]}), tmp_path / "t.lance")
+    lance.dataset(tmp_path / "t.lance").create_scalar_index("s", "NGRAM")
+    dataset = lancefs.open(tmp_path / "t.lance")
+    condition = pc.match_like(pc.field("s"), "%ab\\cde%")
+    assert dataset.to_table(filter=condition) == dataset.to_table().filter(condition)
+
+
+@pytest.mark.parametrize("column", [pa.array([b"b", b"\0"]), pa.array(["b", "a\0"])])
+def test_a_zone_that_begins_with_a_value_that_ends_in_nul_is_found(
+    tmp_path: Path, column: pa.Array
+) -> None:
+    lance.write_dataset(pa.table({"c": column}), tmp_path / "t.lance")
+    lance.dataset(tmp_path / "t.lance").create_scalar_index("c", "ZONEMAP")
+    dataset = lancefs.open(tmp_path / "t.lance")
+    for condition in (pc.field("c") <= column[1], ~(pc.field("c") > column[1])):
+        assert dataset.to_table(filter=condition)["c"].to_pylist() == [column[1].as_py()]

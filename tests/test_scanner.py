@@ -281,6 +281,14 @@ def test_a_filter_of_long_texts_is_explained() -> None:
         assert "city" in scanner.explain()
 
 
+def test_members_and_functions_of_lists_are_explained_by_their_names(tmp_path: Path) -> None:
+    rows = pa.table({"user": [{"age": 3, "tags": ["a"]}]})
+    lance.write_dataset(rows, tmp_path / "t.lance")
+    dataset = lancefs.open(tmp_path / "t.lance")
+    told = dataset.scanner(filter="user.age > 3 and array_has(user.tags, 'a')").explain()
+    assert 'filter ((user.age > 3) and array_has(user.tags, "a"))' in told
+
+
 # Scans for engines
 
 

@@ -467,6 +467,7 @@ KINDS = pa.table(
             pa.uuid(), pa.array([b"a" * 16, None, b"b" * 16, b"c" * 16], pa.binary(16))
         ),
         "code": pa.array([b"ab", None, b"ac", b"zz"], pa.binary(2)),
+        "codes": pa.array([[b"ab"], None, [b"ac", None], []], pa.list_(pa.binary(2))),
         "bytes": pa.array([b"ab", None, b"ac", b"z"], pa.large_binary()),
         "deep": pa.array([Decimal("1.5"), None, Decimal(2), Decimal(0)], pa.decimal256(60, 10)),
         "texts": pa.array([["a"], None, ["b", None], []], pa.large_list(pa.large_string())),
@@ -544,6 +545,8 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> LanceDataset:
         ("array_has(strict, kind)", [0, 1]),
         ("array_has(days, '2026-01-01')", [0]),
         ("array_has(sums, 1.5)", [0]),
+        ("array_has(codes, X'ff')", []),
+        ("not array_has_any(codes, ['ab', X'ff'])", [2, 3]),
         ("not array_has(sums, 1.55)", [0, 2, 3]),
         ("pairs is null", [1]),
         ("array_length(pairs) = 1", [0]),
@@ -558,6 +561,35 @@ def test_types_that_pylance_or_duckdb_lack(
         return
     filter = parse_filter(text, kinds.manifest.fields)
     assert kinds.to_table(columns=["row"], filter=filter)["row"].to_pylist() == expected
+
+
+PATHS = [r"C:\a", r"C:\\a", "C:a", r"D:\a\b", "\\", "xa_", None]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (r"path like 'C:\%'", [0, 1]),
+        (r"path like '%\a'", [0, 1]),
+        (r"path like '%\a%'", [0, 1, 3]),
+        (r"path like '%\%'", [0, 1, 3, 4]),
+        (r"path like 'C:\a'", [0]),
+        (r"path like '%:\_\%'", [3]),
+        (r"path like 'c:\%'", []),
+        (r"path ilike 'c:\%'", [0, 1]),
+        (r"path not like 'C:\%'", [2, 3, 4, 5]),
+        (r"path like '%\\a%' escape '\'", [0, 1, 3]),
+        (r"path like '%!\%' escape '!'", [0, 1, 3, 4]),
+        ("path ilike 'xa%' escape 'X'", [5]),
+        ("path ilike 'xaX_' escape 'X'", [5]),
+    ],
+)
+def test_a_backslash_in_a_pattern_is_a_character(
+    tmp_path: Path, text: str, expected: list[int]
+) -> None:
+    rows = pa.table({"path": PATHS, "id": range(len(PATHS))})
+    lance.write_dataset(rows, tmp_path / "t.lance")
+    assert kept(lancefs.open(str(tmp_path / "t.lance")), text) == expected
 
 
 @pytest.mark.skipif(not hasattr(pa, "json_"), reason="pyarrow 18 has no type for JSON")

@@ -21,11 +21,18 @@ from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest
 from lancefs.index.row_sets import Addresses
 from lancefs.index.sort_keys import has_keys
+from lancefs.storage.budget_cache import BudgetCache
 
 FILES = ("bitmap_page_lookup.lance",)
 
 # Bitmaps that are read together.
 _BITMAPS_AT_ONCE = 256
+# Bitmaps whose rows are counted rather than estimated, at most, and bytes of a remote file in which
+# that is done: they are read for it.
+_COUNTED = 16
+_COUNTED_BYTES = 4 * 1024 * 1024
+# Bytes of bitmaps that are kept once they were counted, so that a remote one is read once only.
+_RECENT_BYTES = _COUNTED_BYTES
 # Memory of the open file, about.
 _READER_BYTES = 8 * 1024
 
@@ -35,7 +42,7 @@ class Bitmap:
 
     Args:
         file: The file of the values and their rows.
-        rows: Rows of the table, by which the rows of a value are estimated.
+        rows: Rows of the table, by which the rows of many values are estimated.
 
     Raises:
         CorruptFile: The file is damaged.
@@ -50,11 +57,14 @@ class Bitmap:
         is_plain = has_keys(self.data_type) and not pa.types.is_floating(self.data_type)
         if is_plain and len(pc.unique(self._keys)) != len(self._keys):
             raise file.damage("a value has two bitmaps")
+        self._counts: Ints = np.full(len(self._keys), -1, np.int64)  # -1 where not counted yet
+        self._recent: BudgetCache[int, bytes] = BudgetCache(_RECENT_BYTES)
 
     @property
     def cost(self) -> int:
         """Memory in bytes, about."""
-        return int(self._keys.nbytes) + _READER_BYTES
+        recent = min(_RECENT_BYTES, self._file.file.size)
+        return int(self._keys.nbytes) + self._counts.nbytes + recent + _READER_BYTES
 
     @property
     def entries(self) -> int | None:
@@ -73,8 +83,18 @@ class Bitmap:
         return wanted
 
     def rows_in(self, pages: Ints) -> int:
-        """Return how many rows have some values, if all values are equally frequent."""
-        return self._rows * len(pages) // max(len(self._keys), 1)
+        """Return how many rows have some values; of many values, as if all were equally frequent.
+
+        Raises:
+            CorruptFile: The index is damaged.
+        """
+        file = self._file.file
+        is_cheap = file.store.is_local or file.size <= _COUNTED_BYTES
+        if len(pages) > _COUNTED or not is_cheap:
+            return self._rows * len(pages) // max(len(self._keys), 1)
+        if (self._counts[pages] < 0).any():
+            self._counts[pages] = [one.num_rows for one in self.maps_of(pages)]
+        return int(self._counts[pages].sum())
 
     def find(self, pages: Ints, test: ColumnTest, most: int) -> Addresses | None:
         """Return the numbers of the rows that pass a test; None for more than `most`.
@@ -105,9 +125,23 @@ class Bitmap:
             CorruptFile: The index is damaged.
         """
         for start in range(0, len(pages), _BITMAPS_AT_ONCE):
-            group = as_ranges(pages[start : start + _BITMAPS_AT_ONCE])
+            group = pages[start : start + _BITMAPS_AT_ONCE]
+            few = len(pages) <= _COUNTED
             with locating(self._file.url):
-                yield from (AddressMap(data) for data in self._bitmaps(group))
+                bitmaps = self._kept_bitmaps(group) if few else self._bitmaps(as_ranges(group))
+                yield from (AddressMap(data) for data in bitmaps)
+
+    def _kept_bitmaps(self, pages: Ints) -> list[bytes]:
+        """Return the serialized maps of a few values, and keep those that are small."""
+        numbers = pages.tolist()
+        kept = {number: self._recent.peek(number) for number in numbers}
+        missing = [number for number, data in kept.items() if data is None]
+        if missing:
+            read = self._bitmaps(as_ranges(np.array(missing, np.int64)))
+            for number, data in zip(missing, read, strict=True):
+                self._recent.put(number, data, len(data))
+                kept[number] = data
+        return [data for data in kept.values() if data is not None]
 
     def _bitmaps(self, rows: RowRanges) -> list[bytes]:
         """Return the serialized maps of some values."""

@@ -18,6 +18,11 @@ from lancefs.index.row_sets import RowSet, join
 from lancefs.index.segments import ColumnIndex, IndexSegment
 from lancefs.table.fragment_reader import FragmentReader
 
+# Bitmaps that are always counted, and the share of the rows of the table that more of them may be:
+# counting a bitmap takes as long as scanning so many rows.
+_FEW_BITMAPS = 64
+_BITMAPS_SHARE = 1 / 4096
+
 # Returns the reader of a fragment.
 ReaderOf = Callable[[int], FragmentReader]
 
@@ -64,7 +69,7 @@ def _count_with(
         assert isinstance(opened, Bitmap)
         try:
             pages = opened.pages_for(test)
-            if pages is None:
+            if pages is None or len(pages) > indices.most(_BITMAPS_SHARE, _FEW_BITMAPS):
                 return None
             if indices.coverage.has_addresses(segment):
                 maps = list(opened.maps_of(pages))

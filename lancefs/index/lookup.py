@@ -322,15 +322,15 @@ class _Query:
                 continue
             try:
                 pages = opened.pages_for(test)
+                if pages is None:
+                    return None
+                rows += opened.rows_in(pages)
             except pa.ArrowException:  # the filter does not fit the values: the scan says so
                 return None
             except LanceError as error:
                 self._indices.give_up(segment, error)
                 continue
-            if pages is None:
-                return None
             segments.append((segment, opened, pages))
-            rows += opened.rows_in(pages)
         return _Plan(index, segments, rows) if segments else None
 
 

@@ -22,6 +22,7 @@ _TEXTS = (
     pa.types.is_large_string,
     pa.types.is_binary,
     pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
 )
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from lancefs.datafile.buffers import Ints, Mask
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest, KeyInterval
-from lancefs.index.sort_keys import as_keys, has_keys, sort_keys
+from lancefs.index.sort_keys import SortKeys, as_keys, has_keys, sort_keys
 from lancefs.index.zones import COLUMNS, Zones
 
 FILES = ("zonemap.lance",)
@@ -46,6 +46,8 @@ class ZoneMap(Zones):
             raise file.damage("bounds of one type, and numbers in each zone, were expected")
         self._has_null = np.asarray(nulls) > 0
         self._set_bounds(minima, maxima)
+        # Zones with values and without bounds: of NaN only, or of types of which Lance has none.
+        self._is_open |= ~self._known & (np.asarray(nulls) < self._lengths)
         if "nan_count" in file.names:
             (nans,) = file.read(["nan_count"])
             self._is_open |= np.asarray(nans.fill_null(1)) > 0
@@ -82,9 +84,6 @@ class ZoneMap(Zones):
             self._is_open[np.flatnonzero(self._known)[is_nan]] = True
         elif (self._lows > self._highs).any():
             raise self._file.damage("a zone ends before it begins")
-        if not (self._known | self._has_null).all():
-            # A zone without bounds and without missing values: of NaN only.
-            self._is_open |= ~(self._known | self._has_null)
 
     def _overlapping(self, intervals: Sequence[KeyInterval]) -> Mask:
         """Return the zones whose bounds overlap one of some intervals."""
@@ -105,5 +104,6 @@ class ZoneMap(Zones):
         wanted[self._known] = found
         return wanted
 
-    def _key(self, value: object) -> object:
-        return as_keys([value], self._lows.dtype)[0]
+    def _key(self, value: object) -> SortKeys:
+        """Return a key as an array of one: of bytes alone, NumPy cuts NULs off at the end."""
+        return as_keys([value], self._lows.dtype)

@@ -20,6 +20,7 @@ from lancefs.scan.expressions import (
     as_test,
     chain_terms,
     is_null_test,
+    pattern_of,
 )
 
 T = TypeVar("T")
@@ -106,9 +107,9 @@ def text_match(node: ExpressionNode) -> TextMatch | None:
     in_lower_case = text.function == "utf8_lower"
     if in_lower_case:
         (text,) = text.arguments
-    if text.kind != "field":
+    pattern, ignore_case = pattern_of(node), node.value["ignore_case"].as_py()
+    if text.kind != "field" or pattern is None:
         return None
-    pattern, ignore_case = node.value["pattern"].as_py(), node.value["ignore_case"].as_py()
     return TextMatch(text.name, node.name, pattern, ignore_case, in_lower_case)
 
 

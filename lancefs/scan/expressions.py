@@ -219,9 +219,15 @@ def to_text(expression: pc.Expression) -> str:
     Args:
         expression: An unbound expression.
     """
+    from lancefs.scan.row_functions import with_plain_names
+
     try:
-        return " ".join(str(expression).split())
-    except UnicodeDecodeError:  # Arrow cuts long texts within a character
+        text = " ".join(str(expression).split())
+        for path in sorted(paths_in(expression) or (), key=len, reverse=True):
+            names = " ".join(f"FieldRef.Name({name})" for name in path)
+            text = text.replace(f"FieldRef.Nested({names})", ".".join(path))
+        return with_plain_names(text)
+    except UnicodeDecodeError:  # Arrow cuts long texts within a character, and shows bytes as text
         return f"of {', '.join(sorted(names_in(expression) or ())) or 'columns'}"
 
 
@@ -236,12 +242,27 @@ def as_text_part(node: ExpressionNode) -> TextPart | None:
         return None
     if node.arguments[0].kind != "field" or node.value is None or node.value["ignore_case"].as_py():
         return None
-    text = node.value["pattern"].as_py()
+    text = pattern_of(node)
+    if text is None:
+        return None
     if node.name == "match_like":
         pattern, text = text, text[1:-1]
         if pattern != f"%{text}%" or any(special in text for special in "%_\\"):
             return None
     return TextPart(node.arguments[0].name, text)
+
+
+def pattern_of(node: ExpressionNode) -> str | None:
+    """Return the text that a call looks for; None for bytes that are no text.
+
+    Args:
+        node: A call of a function whose options have a pattern.
+    """
+    assert node.value is not None
+    try:
+        return str(node.value["pattern"].as_py())
+    except UnicodeDecodeError:  # of a column of binary values
+        return None
 
 
 def as_membership(node: ExpressionNode) -> Membership | None:

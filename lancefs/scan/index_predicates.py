@@ -29,6 +29,7 @@ from lancefs.scan.expressions import (
     ExpressionNode,
     as_comparison,
     chain_terms,
+    pattern_of,
 )
 from lancefs.scan.intervals import interval_of
 
@@ -231,9 +232,9 @@ def _read_pattern(node: ExpressionNode, data_type: pa.DataType, is_negated: bool
     column = small or operand
     if column.kind != "field" or options is None or not has_byte_keys(data_type):
         return None
-    if options["ignore_case"].as_py():
+    pattern, values = pattern_of(node), pc.field(column.name)
+    if pattern is None or options["ignore_case"].as_py():
         return None
-    pattern, values = options["pattern"].as_py(), pc.field(column.name)
     expression = _PATTERNS[node.name](pc.utf8_lower(values) if small else values, pattern)
     if is_negated:
         return _Read(expression, None)
@@ -353,14 +354,20 @@ def _points(values: pa.Array, data_type: pa.DataType) -> list[KeyInterval] | Non
 
 
 def _literal_runs(pattern: str) -> list[str]:
-    """Return the texts between the wildcards of a LIKE pattern."""
+    """Return texts between the wildcards of a LIKE pattern.
+
+    They end before an escape character, which Arrow takes for a part of the text in patterns that
+    are quick to match.
+    """
     runs = [""]
     letters: Iterator[str] = iter(pattern)
     for letter in letters:
-        if letter in "%_":
+        if letter == "\\":
+            runs.append(next(letters, ""))
+        elif letter in "%_":
             runs.append("")
         else:
-            runs[-1] += next(letters, letter) if letter == "\\" else letter
+            runs[-1] += letter
     return [run for run in runs if run]
 
 

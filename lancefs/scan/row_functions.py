@@ -6,6 +6,7 @@ registered when a filter first needs it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -22,6 +23,7 @@ _RowFunction: TypeAlias = Callable[[Any, _Values, _Values], pa.Array]
 
 # Names under which functions are registered, by what they do and the types that they take.
 _PREFIX = "lancefs_"
+_REGISTERED = re.compile(rf"\b{_PREFIX}(\w+?)_\d+\(")
 _names: dict[tuple[str, tuple[pa.DataType, pa.DataType]], str] = {}
 _lock = Lock()
 
@@ -48,6 +50,11 @@ def array_has(
 def is_array_has(name: str) -> bool:
     """Tell whether a function of Arrow, by its name, is `array_has` for some types."""
     return name.startswith(f"{_PREFIX}array_has_")
+
+
+def with_plain_names(text: str) -> str:
+    """Return the text of an expression with the names of these functions as filters have them."""
+    return _REGISTERED.sub(r"\1(", text)
 
 
 def remainder(left: pc.Expression, right: pc.Expression, data_type: pa.DataType) -> pc.Expression:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -25,8 +26,17 @@ from lancefs.scan.sql_operands import (
     result,
     to_typed,
 )
-from lancefs.scan.sql_operators import conjunction, disjunction, fit, is_truth
+from lancefs.scan.sql_operators import conjunction, disjunction, fit, fits_width, is_truth
 from lancefs.scan.sql_tokens import Refused
+
+# Patterns whose only wildcards are `%` at the beginning or at the end, with a point for each other
+# character; and what matches such texts, by where the pattern has `%`.
+_OUTER_WILDCARDS = re.compile(r"(%*)\.+(%*)")
+_OUTER_MATCHES: dict[tuple[bool, bool], Callable[..., pc.Expression]] = {
+    (False, True): pc.starts_with,
+    (True, False): pc.ends_with,
+    (True, True): pc.match_substring,
+}
 
 
 class ListLiteral(NamedTuple):
@@ -106,29 +116,64 @@ def like(
     text = _constant_text(pattern, "a pattern in quotes was expected after like")
     if text is None:
         return condition(UNKNOWN, values)
-    expression = values.expression
+    expression, pieces = values.expression, _pieces(text, escape, pattern.start)
     if ignores_case:
-        expression, text = (
-            pc.utf8_lower(expression),
-            pc.utf8_lower(scalar_of(text, pa.string())).as_py(),
-        )
-        escape = escape and escape.lower()
-    return condition(pc.match_like(expression, _arrow_pattern(text, escape, pattern.start)), values)
+        expression = pc.utf8_lower(expression)
+        pieces = [(_in_lower_case(letter), is_wildcard) for letter, is_wildcard in pieces]
+    return condition(_match_pieces(expression, pieces), values)
 
 
-def _arrow_pattern(pattern: str, escape: str | None, start: int) -> str:
-    r"""Return a pattern with the escape character that Arrow's kernel has, which is `\`."""
-    parts: list[str] = []
+def _in_lower_case(text: str) -> str:
+    """Return a text in small letters, as Arrow makes them."""
+    lower: str = pc.utf8_lower(scalar_of(text, pa.string())).as_py()
+    return lower
+
+
+def _pieces(pattern: str, escape: str | None, start: int) -> list[tuple[str, bool]]:
+    """Return the characters of a pattern, and whether each is a wildcard.
+
+    Args:
+        pattern: The pattern.
+        escape: The escape character; None for none.
+        start: Index of the pattern in the filter.
+
+    Raises:
+        Refused: The pattern ends with the escape character.
+    """
+    pieces = []
     characters = iter(pattern)
     for character in characters:
         if character == escape:
             following = next(characters, None)
             if following is None:
                 raise Refused(f"the pattern ends with the escape character {escape}", start)
-            parts.append(f"\\{following}" if following in r"\%_" else following)
+            pieces.append((following, False))
         else:
-            parts.append(r"\\" if character == "\\" else character)
-    return "".join(parts)
+            pieces.append((character, character in "%_"))
+    return pieces
+
+
+def _match_pieces(values: pc.Expression, pieces: Sequence[tuple[str, bool]]) -> pc.Expression:
+    r"""Tell which strings match a pattern.
+
+    Arrow's kernel, whose escape character is `\`, looks for texts that stand at an end of the
+    pattern, or between two `%`, as they are written: with the escape characters in them.
+
+    Args:
+        values: Strings.
+        pieces: The characters of the pattern, and whether each is a wildcard.
+    """
+    text = "".join(character for character, is_wildcard in pieces if not is_wildcard)
+    rest = "".join(character if is_wildcard else "." for character, is_wildcard in pieces)
+    outer = _OUTER_WILDCARDS.fullmatch(rest) if "\\" in text else None
+    match = None if outer is None else _OUTER_MATCHES.get((bool(outer[1]), bool(outer[2])))
+    if match is not None:
+        return match(values, text)
+    letters = (
+        character if is_wildcard or character not in r"\%_" else f"\\{character}"
+        for character, is_wildcard in pieces
+    )
+    return pc.match_like(values, "".join(letters))
 
 
 def _constant_text(operand: Operand, expected: str) -> str | None:
@@ -248,6 +293,8 @@ def _scalar_as(literal: Literal, data_type: pa.DataType, is_half: bool = False) 
         Refused: The literal is of another kind.
     """
     value = fit(literal, data_type, is_half)
+    if isinstance(value, bytes) and not fits_width(value, data_type):
+        return None
     if not has_units(data_type):
         return scalar_of(value, data_type)
     low, high = unit_bounds(data_type)

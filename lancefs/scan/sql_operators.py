@@ -109,7 +109,7 @@ def _compare_with_literal(sign: str, left: Typed, literal: Literal) -> pc.Expres
         return _compare_units(sign, left, value)
     if pa.types.is_floating(left.type):
         return _compare_with_float(sign, left, value)
-    if isinstance(value, bytes) and not _fits_width(value, left.type):
+    if isinstance(value, bytes) and not fits_width(value, left.type):
         return _COMPARE[sign](left.expression.cast(pa.binary()), pc.scalar(value))
     return _COMPARE[sign](left.compared, pc.scalar(scalar_of(value, left.type)))
 
@@ -148,7 +148,8 @@ def _misfit(literal: Literal, data_type: pa.DataType) -> Refused:
     return Refused(f"{literal} is not a value of the type {data_type}", literal.start)
 
 
-def _fits_width(value: bytes, data_type: pa.DataType) -> bool:
+def fits_width(value: bytes, data_type: pa.DataType) -> bool:
+    """Tell whether bytes are a value of a type of binary values, which may have one width."""
     return not pa.types.is_fixed_size_binary(data_type) or len(value) == data_type.byte_width
 
 
@@ -240,7 +241,7 @@ def _value_set(left: Typed, literals: Sequence[Literal]) -> pa.Array:
     if pa.types.is_floating(left.type) and 0.0 in values:
         values += [0.0, -0.0]  # the set tells one zero from the other
     if is_binary(left.type):
-        values = [value for value in values if _fits_width(value, left.type)]
+        values = [value for value in values if fits_width(value, left.type)]
     return array_of(values, left.type)
 
 

@@ -1,0 +1,52 @@
+"""How many rows the values of a BITMAP index have: of few values that is counted, not estimated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lancefs
+from lancefs.index.bitmap import Bitmap
+
+
+@pytest.mark.parametrize("is_stable", [False, True])
+def test_rows_of_a_rare_value_are_looked_up(tmp_path: Path, is_stable: bool) -> None:
+    path = tmp_path / "t.lance"
+    flag = np.arange(120_000) % 11_003 == 0
+    rows = pa.table({"flag": flag, "other": np.arange(120_000) % 2, "id": np.arange(120_000)})
+    lance.write_dataset(rows, path, max_rows_per_file=50_000, enable_stable_row_ids=is_stable)
+    for column in ("flag", "other"):
+        lance.dataset(path).create_scalar_index(column, "BITMAP")
+    dataset = lancefs.open(path)
+    for filter in ("flag", "flag and other = 1", "not flag", "flag or flag is null"):
+        found = dataset.to_table(["id"], filter=filter)
+        assert found == dataset.to_table(["id"], filter=filter, use_index=False), filter
+    for _ in range(2):
+        told = dataset.scanner(filter="flag and other = 1").explain()
+        assert "flag_idx (Bitmap): 11 rows, 1 page read" in told
+    told = dataset.scanner(filter="not flag").explain()
+    assert "flag_idx: not read, about 119,989 rows" in told
+
+
+def test_rows_of_many_values_are_not_counted_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+    maps_of = Bitmap.maps_of
+
+    def spy(self: Bitmap, pages: np.ndarray) -> object:
+        counted.append(len(pages))
+        return maps_of(self, pages)
+
+    monkeypatch.setattr(Bitmap, "maps_of", spy)
+    lance.write_dataset(pa.table({"value": np.arange(60_000) % 999}), tmp_path / "t.lance")
+    lance.dataset(tmp_path / "t.lance").create_scalar_index("value", "BITMAP")
+    dataset = lancefs.open(tmp_path / "t.lance")
+    assert dataset.count_rows(filter="value != 5") == 60_000 - 61
+    assert not counted
+    assert dataset.count_rows(filter="value = 5") == 61
+    assert counted
