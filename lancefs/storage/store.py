@@ -216,9 +216,9 @@ class Store:
             UnsupportedFeature: A symbolic link leads out of the confines.
         """
         self._check_directory(path)
-        fs = None if self._fs is None else self.fs
+        fs = None if self.is_local else self.fs
         try:
-            if fs is None:
+            if fs is None:  # follows links, whose type fsspec lists as "other"
                 return retry(lambda: list_directory(self.full(path)), self.url(path))
             infos = retry(partial(fs.ls, self.full(path), detail=True), self.url(path))
         except (FileNotFoundError, NotADirectoryError):

@@ -7,6 +7,7 @@ from datetime import datetime
 import fsspec
 
 from lancefs.errors import ReadFailed, cause
+from lancefs.storage.filesystems import is_folder
 from lancefs.views.tree import Directory, Node
 
 
@@ -38,7 +39,7 @@ class Folder(Directory):
             raise
         except OSError as error:
             raise ReadFailed(f"{self.url}: cannot be listed: {error}") from cause(error)
-        paths = [entry["name"].rstrip("/") for entry in entries if entry["type"] == "directory"]
+        paths = [entry["name"].rstrip("/") for entry in entries if is_folder(self._fs, entry)]
         return {path.rpartition("/")[2]: Folder(self._fs, path) for path in sorted(paths)}
 
     def child(self, name: str) -> Node | None:
