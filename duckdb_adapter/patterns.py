@@ -14,7 +14,7 @@ from duckdb_adapter.paths import TableName, parse_name, protocol_of
 from duckdb_adapter.storage import Storage
 from lancefs.errors import NotALanceTable
 from lancefs.storage import Store
-from lancefs.storage.filesystems import open_url
+from lancefs.storage.filesystems import is_folder, open_url
 from lancefs.storage.retries import retry
 from lancefs.table.versions import VERSIONS
 
@@ -92,7 +92,7 @@ def _matches(pattern: TableName, storage: Storage) -> list[str]:
     tables: dict[str, str] = {}
     for one, info in sorted(found.items()):
         table = one.rstrip("/")
-        is_table = info["type"] == "directory" and (
+        is_table = is_folder(fs, info) and (
             os.path.isdir(os.path.join(table, VERSIONS)) if is_local else table.endswith(_SUFFIX)
         )
         # Below a table there are its branches.

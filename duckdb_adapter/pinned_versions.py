@@ -9,9 +9,11 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from datetime import datetime
 from typing import NamedTuple
 
 from duckdb_adapter.bind_callback import BindCall
+from lancefs.errors import ReadFailed
 from lancefs.forks import Lock
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref
@@ -21,10 +23,28 @@ _MAX_CONNECTIONS = 10_000
 
 
 class _Pin(NamedTuple):
-    """A version: its number, and the version itself as long as somebody has it open."""
+    """A version: its number, and the version itself as long as somebody has it open.
+
+    Attributes:
+        ref: The number, with the branch.
+        commit: What tells it from that of a table that was made anew in the place of this one.
+        version: The version.
+    """
 
     ref: Ref
+    commit: tuple[datetime, str | None]
     version: weakref.ref[OpenVersion]
+
+    @classmethod
+    def of(cls, version: OpenVersion) -> _Pin:
+        """Return the pin of an open version."""
+        manifest = version.manifest
+        commit = manifest.timestamp, manifest.transaction_file
+        return cls(version.ref, commit, weakref.ref(version))
+
+    def means(self, other: _Pin) -> bool:
+        """Return whether another pin is of the same version."""
+        return (self.ref, self.commit) == (other.ref, other.commit)
 
 
 class PinnedVersions:
@@ -41,6 +61,9 @@ class PinnedVersions:
             name: The table.
             ref: The version, as it was asked for.
             open_ref: Opens a version of the table.
+
+        Raises:
+            ReadFailed: Another table was made in the place of the one that the transaction has met.
         """
         with self._lock:
             pin = self._pins.get((name, ref))
@@ -48,8 +71,15 @@ class PinnedVersions:
         if version is None:
             version = open_ref(ref if pin is None else pin.ref)
         with self._lock:
-            first = self._pins.setdefault((name, ref), _Pin(version.ref, weakref.ref(version)))
-        return version if first.ref == version.ref else open_ref(first.ref)
+            first = self._pins.setdefault((name, ref), _Pin.of(version))
+        if not first.means(_Pin.of(version)):
+            version = open_ref(first.ref)
+        if not first.means(_Pin.of(version)):
+            raise ReadFailed(
+                f"{version.name}: the table was deleted and made anew since this transaction first "
+                "read it; end the transaction, and run the query again"
+            )
+        return version
 
     def adopt(self, other: PinnedVersions) -> bool:
         """Take over what another transaction has met and this one has not.
@@ -59,7 +89,7 @@ class PinnedVersions:
         """
         with self._lock:
             self._pins = {**other._pins, **self._pins}
-            return all(self._pins[name].ref == pin.ref for name, pin in other._pins.items())
+            return all(self._pins[name].means(pin) for name, pin in other._pins.items())
 
 
 class NameUse:

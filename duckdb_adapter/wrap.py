@@ -283,6 +283,8 @@ class LanceConnection:
                 if result is self._connection:
                     return self
                 self._is_shared = True
+                if scope.names and isinstance(result, duckdb.DuckDBPyRelation):
+                    self._check_fetchable(result, method, args, scope)
                 return result
             except duckdb.Error as error:
                 message = str(error)
@@ -295,6 +297,32 @@ class LanceConnection:
                     refreshed = True
                 else:
                     raise
+
+    def _check_fetchable(self, relation: Any, method: str, args: Any, scope: Scope) -> None:
+        """Check that a relation can be computed later, without the variables of its scope.
+
+        DuckDB keeps what the names in the text of a relation stand for, but looks again for those
+        in the queries of views.
+
+        Raises:
+            duckdb.InvalidInputException: It reads Lance tables by a view.
+        """
+        import duckdb
+
+        text = "" if method == "table" else str(getattr(args[0], "query", args[0]))
+        if all(name in text for name in scope.names):
+            return
+        try:
+            relation.explain()  # plans it, and reads no rows
+        except duckdb.CatalogException as error:
+            hidden = next((name for name in unknown_names(str(error)) if name in scope.names), None)
+            if hidden is None:
+                raise
+            raise duckdb.InvalidInputException(
+                f"Invalid Input Error: {hidden}: a relation cannot read this Lance table by a view "
+                f"or an attached folder on this database; execute(…) the statement in place of "
+                f"{method}(…), or open the database with duckdb_adapter.connect() of DuckDB 2.0"
+            ) from error
 
     def _add(self, message: str, args: Any, scope: Scope) -> bool:
         """Add what DuckDB says it cannot read; tell whether it is ours, and new."""

@@ -83,9 +83,10 @@ class LanceFileSystem(ReadOnlyFileSystem):
     commit; `ukey` and `checksum` identify the bytes.
 
     **Caching.** Every call looks up what may change: the newest version, tags, branches, and which
-    versions there are. Versions are immutable: listings of their directories are cached, as are, in
-    the process and within budgets of memory, their metadata and recently used values.
-    `invalidate_cache` clears listings and metadata.
+    versions there are. Only where a version by number is on an object store is known for a second:
+    its table may be deleted, and made anew. Versions are immutable: their metadata and recently
+    used values are cached, in the process and within budgets of memory. `invalidate_cache` clears
+    metadata, and listings that are cached for `listings_expiry_time`.
 
     **Threads and processes.** Threads may share an instance. Instances and open `.arrow` files can
     be pickled; a forked child can use those of its parent.
@@ -251,7 +252,7 @@ class LanceFileSystem(ReadOnlyFileSystem):
                     for name, child in node.children().items()
                     if self._list_streams or not (isinstance(child, FileNode) and child.is_stream)
                 ]
-                if node.is_fixed or self.dircache.listings_expiry_time is not None:
+                if self.dircache.listings_expiry_time is not None:
                     self.dircache[path] = entries
         return [dict(entry) if detail else entry["name"] for entry in entries]
 

@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -92,12 +93,16 @@ class WebServer:
         directory: What is served.
         lists: Whether it answers for directories, as pages of links.
         ranges: Whether it answers requests for parts of files.
+        digests: Whether it tells digests of files.
     """
 
-    def __init__(self, directory: Path, lists: bool = True, ranges: bool = True) -> None:
+    def __init__(
+        self, directory: Path, lists: bool = True, ranges: bool = True, digests: bool = False
+    ) -> None:
         self.directory = directory
         self.lists = lists
         self.ranges = ranges
+        self.digests = digests
         self.counts = Counts()
         # Headers of all requests, and where requests are redirected to, in place of an answer.
         self.headers: list[Mapping[str, str]] = []
@@ -141,11 +146,12 @@ class WebServer:
         return self._file(request, path.read_bytes())
 
     def _file(self, request: web.Request, data: bytes) -> web.Response:
+        digest = {"ETag": f'"{sha256(data).hexdigest()}"'} if self.digests else {}
         wanted = request.http_range if self.ranges else slice(None)
         if wanted.start is None and wanted.stop is None:
-            return web.Response(body=data, headers={"Accept-Ranges": "bytes"})
+            return web.Response(body=data, headers={"Accept-Ranges": "bytes", **digest})
         start, end, _ = wanted.indices(len(data))
-        headers = {"Content-Range": f"bytes {start}-{end - 1}/{len(data)}"}
+        headers = {"Content-Range": f"bytes {start}-{end - 1}/{len(data)}", **digest}
         return web.Response(status=206, body=data[start:end], headers=headers)
 
 

@@ -12,6 +12,7 @@ from fsspec.implementations.local import LocalFileSystem
 from lancefs.errors import NotALanceTable
 from lancefs.spark.stores import absolute, reaching
 from lancefs.storage import Store
+from lancefs.storage.filesystems import is_folder
 
 SUFFIX = ".lance"
 # Signs of a pattern, as fsspec has them.
@@ -39,11 +40,13 @@ def find_tables(place: str, storage: Mapping[str, Any]) -> dict[str, str]:
         fs, path = fsspec.core.url_to_fs(place, **storage)
         path = str(path).rstrip("/")
         if _has_signs(path) and not fs.isdir(path):
-            top, found = _top(path), fs.glob(path, detail=True).items()
+            globbed = fs.glob(path, detail=True).items()
+            top, found = _top(path), [one for one, info in globbed if is_folder(fs, info)]
         else:
             top = path
-            found = [(f"{path}/{name}", info) for name, info in Store(fs, path).entries()]
-    folders = sorted(str(one).rstrip("/") for one, info in found if info["type"] == "directory")
+            entries = Store(fs, path).entries()
+            found = [f"{path}/{name}" for name, info in entries if info["type"] == "directory"]
+    folders = sorted(str(one).rstrip("/") for one in found)
     protocol = fsspec.core.split_protocol(place)[0]
     start = "" if protocol is None or isinstance(fs, LocalFileSystem) else f"{protocol}://"
     tables = {

@@ -122,6 +122,16 @@ def is_directory(fs: fsspec.AbstractFileSystem) -> bool:
     return isinstance(fs, _class("fsspec.implementations.dirfs", "DirFileSystem"))
 
 
+def is_folder(fs: fsspec.AbstractFileSystem, info: Mapping[str, Any]) -> bool:
+    """Return whether an entry of a listing is a directory, or a symbolic link to one.
+
+    Args:
+        fs: The filesystem, which lists links as entries of the type "other".
+        info: The entry.
+    """
+    return info["type"] == "directory" or bool(info.get("islink") and fs.isdir(info["name"]))
+
+
 def is_archive(fs: fsspec.AbstractFileSystem) -> bool:
     """Return whether a filesystem is the inside of an archive."""
     return isinstance(fs, _class("fsspec.archive", "AbstractArchiveFileSystem"))

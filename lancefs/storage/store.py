@@ -7,7 +7,7 @@ into memory, see `open_files`. Remote ranges are coalesced and fetched concurren
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from functools import partial
@@ -216,9 +216,9 @@ class Store:
             UnsupportedFeature: A symbolic link leads out of the confines.
         """
         self._check_directory(path)
-        fs = None if self._fs is None else self.fs
+        fs = None if self.is_local else self.fs
         try:
-            if fs is None:
+            if fs is None:  # follows links, whose type fsspec lists as "other"
                 return retry(lambda: list_directory(self.full(path)), self.url(path))
             infos = retry(partial(fs.ls, self.full(path), detail=True), self.url(path))
         except (FileNotFoundError, NotADirectoryError):
@@ -375,6 +375,20 @@ class File:
         """What tells the place of the file from all others in the process."""
         full = self.store.full(self.path)
         return full if self.store.is_local else (hash(self.store.fs), full)
+
+    def described(self) -> Mapping[str, object]:
+        """Return the `info` of the filesystem, which mostly takes a request.
+
+        Raises:
+            MissingFile: The file does not exist.
+            ReadFailed: The request failed, also after retries.
+        """
+        fs, path = self.store.fs, self.store.full(self.path)
+        try:
+            info: Mapping[str, object] = retry(lambda: fs.info(path), self.url)
+        except FileNotFoundError as error:
+            raise MissingFile.of(self.url, self.store.version) from cause(error)
+        return info
 
     def identity(self) -> Hashable | None:
         """Return what tells the bytes from all others that were or will be at this place.

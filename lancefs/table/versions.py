@@ -96,9 +96,7 @@ class VersionList(Sequence[VersionFile]):
         name = self._names[index]
         version, scheme = _numbered(name)
         info = self._infos.get(name, _NO_INFO)
-        size = info.get("size")
-        size = size if isinstance(size, int) else None
-        return VersionFile(version, f"{VERSIONS}/{name}", scheme, size, _stamp(info))
+        return _described(VersionFile(version, f"{VERSIONS}/{name}", scheme, None), info)
 
 
 def list_versions(store: Store, with_sizes: bool = True) -> VersionList:
@@ -151,10 +149,30 @@ def _attached(names: Sequence[str]) -> Sequence[str]:
     return names[first:last]
 
 
-def _stamp(info: Mapping[str, object]) -> str | None:
-    """Return the digest of a file that object stores list; modification times are too coarse."""
-    digest = next((info[name] for name in ("ETag", "etag", "e_tag") if info.get(name)), None)
-    return digest if isinstance(digest, str) else None
+def look_again(store: Store, file: VersionFile) -> VersionFile:
+    """Ask a store that lists no digests for the size and the digest of a manifest file.
+
+    Args:
+        store: The directory of the table, or of a branch.
+        file: The file; what is known of its bytes may be out of date.
+
+    Raises:
+        MissingFile: The file is gone.
+        ReadFailed: The request failed.
+    """
+    named = store.of_version(str(file.version))
+    return _described(file, named.file(file.path).described())
+
+
+def _described(file: VersionFile, info: Mapping[str, object]) -> VersionFile:
+    """Return a file with what a filesystem says of its bytes."""
+    size = info.get("size")
+    # A digest, which object stores list; modification times are too coarse.
+    stamp = next((info[name] for name in ("ETag", "etag", "e_tag") if info.get(name)), None)
+    return file._replace(
+        size=size if isinstance(size, int) else None,
+        stamp=stamp if isinstance(stamp, str) else None,
+    )
 
 
 def latest(store: Store) -> VersionFile:

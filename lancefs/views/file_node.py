@@ -44,11 +44,6 @@ class Handle:
         self.table = table
         self.ref = ref
 
-    @property
-    def is_fixed(self) -> bool:
-        """Whether the ref always means the same version: it has a version number."""
-        return self.ref.version is not None
-
     @cached_property
     def version(self) -> ViewedVersion:
         """The opened version; the first access raises as `TableSession.open` does."""

@@ -6,6 +6,7 @@ from datetime import datetime
 
 import fsspec
 
+from lancefs.storage.filesystems import is_folder
 from lancefs.storage.retries import retry
 from lancefs.views.tree import Directory, Node
 
@@ -33,7 +34,7 @@ class Folder(Directory):
 
     def children(self) -> dict[str, Node]:
         entries = retry(lambda: self._fs.ls(self.path, detail=True), self.url)
-        paths = [entry["name"].rstrip("/") for entry in entries if entry["type"] == "directory"]
+        paths = [entry["name"].rstrip("/") for entry in entries if is_folder(self._fs, entry)]
         return {path.rpartition("/")[2]: Folder(self._fs, path) for path in sorted(paths)}
 
     def child(self, name: str) -> Node | None:

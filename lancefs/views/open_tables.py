@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -29,7 +31,7 @@ from lancefs.table.refs import (
     list_tags,
     resolve,
 )
-from lancefs.table.versions import VersionFile, list_versions, pick, unlisted
+from lancefs.table.versions import VersionFile, list_versions, look_again, pick, unlisted
 from lancefs.views.arrow import lazy_file, measures
 from lancefs.views.arrow.layout_cache import LayoutCache
 from lancefs.views.arrow.measures import Measures
@@ -42,6 +44,9 @@ from lancefs.views.view_batches import BATCH_ROWS, Batches, batches_of
 OPEN_BUDGET = 64 * 1024 * 1024
 _OBJECTS = 16
 _LEAST = 256 * 1024
+# Seconds for which a listing of an object store tells where a version is. Later, its table may have
+# been deleted, and another one made in its place.
+LISTED_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +183,13 @@ class ViewedVersion:
         return [self._by_name[name] for name in selection.columns]
 
 
+class _Found(NamedTuple):
+    """Where a version was found, and when, by a monotonic clock."""
+
+    resolved: Resolved
+    at: float
+
+
 class OpenTables:
     """The tables and versions that a filesystem keeps open.
 
@@ -194,7 +206,7 @@ class OpenTables:
         self.layouts = layouts
         self.max_memory = max_memory
         self.tables: set[str] = set()  # directories that are tables
-        self.found: dict[tuple[str, str | None, int], Resolved] = {}
+        self.found: dict[tuple[str, str | None, int], _Found] = {}
         self.versions: BudgetCache[tuple[str, str | None, int, str], ViewedVersion] = BudgetCache(
             OPEN_BUDGET
         )
@@ -283,7 +295,7 @@ class TableSession:
         known = self._known(ref)
         if known is not None:
             try:
-                self._stamp(known)
+                self._identified(known)
                 return
             except MissingFile:
                 self._forget(known)
@@ -322,7 +334,13 @@ class TableSession:
     def _known(self, ref: Ref) -> Resolved | None:
         if ref.version is None or ref.as_of is not None:
             return None
-        return self._opened.found.get((self.store.root, ref.branch, ref.version))
+        found = self._opened.found.get((self.store.root, ref.branch, ref.version))
+        if found is None:
+            return None
+        # Local files and web servers are asked for the manifest itself, see `_identified`.
+        is_asked = self.store.is_local or self.store.is_web
+        is_new = time.monotonic() - found.at < LISTED_SECONDS
+        return found.resolved if is_asked or is_new else None
 
     def _find(self, ref: Ref) -> Resolved:
         if ref.branch is None and ref.tag is None:
@@ -331,25 +349,38 @@ class TableSession:
             except (NotALanceTable, ReadFailed):
                 if ref.version is None or not self.has_unlisted(ref.version):
                     raise
-                return self._opened.found[self.store.root, None, ref.version]
+                return self._opened.found[self.store.root, None, ref.version].resolved
             file = files[-1] if ref.version is None else pick(self.store, files, ref.version)
             return Resolved(self.store, file, None, self.store)
         return self._remember(resolve(self.store, ref))
 
     def _read(self, resolved: Resolved) -> ViewedVersion:
+        resolved, stamp = self._identified(resolved)
         size = max(_LEAST, _OBJECTS * (resolved.file.size or 0))
-        key = (*self._key(resolved), self._stamp(resolved))
+        version = None
+        if stamp is None:  # only what the manifest says tells it from that of a table made anew
+            version = self._view(resolved)
+            stamp = version.identity
         return self._opened.versions.get(
-            key,
-            lambda: ViewedVersion(resolved, self._rules, self._opened.max_memory),
+            (*self._key(resolved), stamp),
+            lambda: version or self._view(resolved),
             lambda _: size,
         )
 
-    def _stamp(self, resolved: Resolved) -> str:
-        """Return the store's identity (`ukey`) of the manifest file, mostly from a listing."""
+    def _view(self, resolved: Resolved) -> ViewedVersion:
+        return ViewedVersion(resolved, self._rules, self._opened.max_memory)
+
+    def _identified(self, resolved: Resolved) -> tuple[Resolved, str | None]:
+        """Return where a version is, and the store's identity of its manifest, if there is one.
+
+        Mostly from a listing; web servers, which list names only, are asked.
+        """
         store, path = resolved.store, resolved.file.path
+        if store.is_web:  # whose `ukey` tells addresses apart, not bytes
+            resolved = resolved._replace(file=look_again(store, resolved.file))
+            return resolved, resolved.file.stamp
         try:
-            return str(store.fs.ukey(store.full(path)))
+            return resolved, str(store.fs.ukey(store.full(path)))
         except FileNotFoundError as error:
             raise MissingFile.of(store.url(path), str(resolved.ref)) from cause(error)
         except OSError as error:
@@ -362,5 +393,5 @@ class TableSession:
         self._opened.found.pop(self._key(resolved), None)
 
     def _remember(self, resolved: Resolved) -> Resolved:
-        self._opened.found[self._key(resolved)] = resolved
+        self._opened.found[self._key(resolved)] = _Found(resolved, time.monotonic())
         return resolved

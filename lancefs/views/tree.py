@@ -70,11 +70,6 @@ class Directory(ABC):
     def __init__(self, path: str) -> None:
         self.path = path
 
-    @property
-    def is_fixed(self) -> bool:
-        """Whether the listing never changes: the directory belongs to a version by number."""
-        return self.handle is not None and self.handle.is_fixed
-
     @abstractmethod
     def children(self) -> dict[str, Node]:
         """Return the listed nodes, by name.

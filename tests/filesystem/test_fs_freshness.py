@@ -9,11 +9,13 @@ from pathlib import Path
 
 import fsspec
 import lance
+import pyarrow as pa
 import pytest
 from fs_tables import CountingFileSystem, ids, rows
 
-from lancefs.errors import RefNotFound
+from lancefs.errors import NotALanceTable, RefNotFound
 from lancefs.filesystem import LanceFileSystem
+from lancefs.views import open_tables
 
 
 @pytest.fixture
@@ -84,14 +86,29 @@ def test_a_version_that_was_cleaned_up_is_gone(table: str) -> None:
     assert not fs.exists("versions/1.arrow")
 
 
-def test_immutable_directories_are_listed_once(table: str) -> None:
-    fs = LanceFileSystem(fo=table)
-    fs.ls("versions/1/columns")
-    fs.ls("latest/columns")
-    fs.ls("versions")
-    assert set(fs.dircache) == {"versions/1/columns"}
+def test_listings_show_the_table_that_is_there_now(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.lance")
+    fs = LanceFileSystem(fo=path)
+    for column in ("first", "second"):
+        lance.write_dataset(pa.table({column: [1]}), path)
+        listed = [f"versions/1/columns/{column}.arrow"]
+        assert fs.ls("versions/1/columns", detail=False) == listed
+        assert fs.glob("versions/1/columns/*") == listed
+        shutil.rmtree(path)
+    with pytest.raises(NotALanceTable):
+        fs.ls("versions/1/columns")
+
+
+def test_a_listing_is_not_changed_by_callers(table: str) -> None:
+    fs = LanceFileSystem(fo=table, listings_expiry_time=1000)
     fs.ls("versions/1/columns")[0]["name"] = "changed by a caller"
     assert fs.ls("versions/1/columns")[0]["name"] == "versions/1/columns/id.arrow"
+
+
+def test_listings_are_forgotten_by_path(table: str) -> None:
+    fs = LanceFileSystem(fo=table, listings_expiry_time=1000)
+    fs.ls("versions/1/columns")
+    fs.ls("versions/2")
     fs.invalidate_cache("versions/2")
     assert set(fs.dircache) == {"versions/1/columns"}
     fs.invalidate_cache("versions")
@@ -110,7 +127,7 @@ def test_listings_are_cached_for_listings_expiry_time(table: str) -> None:
     lance.dataset(table).delete("id >= 5")
     fs.invalidate_cache()
     assert len(fs.ls("versions")) == len(before) + 6
-    never = LanceFileSystem(fo=table, use_listings_cache=False)
+    never = LanceFileSystem(fo=table, use_listings_cache=False, listings_expiry_time=1000)
     never.ls("versions/1/columns")
     assert not never.dircache
 
@@ -123,7 +140,10 @@ def test_the_newest_version_takes_one_listing_and_one_read(counting: CountingFil
     assert counting.requests == Counter(list=2, get=1)
 
 
-def test_a_known_version_takes_no_request(counting: CountingFileSystem) -> None:
+def test_a_known_version_takes_no_request(
+    counting: CountingFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_tables, "LISTED_SECONDS", 1000)
     fs = LanceFileSystem(fs=counting, fo="/t.lance")
     fs.cat("versions/2.arrow")
     counting.requests.clear()
@@ -132,6 +152,22 @@ def test_a_known_version_takes_no_request(counting: CountingFileSystem) -> None:
     fs.ls("versions/2/fragments")
     fs.exists("versions/2/columns/id.arrow")
     assert counting.requests == Counter()
+
+
+def test_a_known_version_is_listed_again_after_a_second(
+    counting: CountingFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = LanceFileSystem(fs=counting, fo="/t.lance")
+    assert len(ids(fs.cat("versions/1.arrow"))) == 1000
+    lance.write_dataset(rows(500, 510), tmp_path / "t.lance")
+    counting.store.clear()
+    counting.pseudo_dirs[:] = [""]
+    counting.put(str(tmp_path / "t.lance"), "/t.lance", recursive=True)
+    monkeypatch.setattr(open_tables, "LISTED_SECONDS", 0)
+    counting.requests.clear()
+    assert fs.ls("versions/1/fragments", detail=False) == ["versions/1/fragments/0.arrow"]
+    assert counting.requests == Counter(list=1, get=1)
+    assert ids(fs.cat("versions/1.arrow")) == list(range(500, 510))
 
 
 def test_all_ranges_of_a_path_come_from_one_version(counting: CountingFileSystem) -> None:
@@ -148,7 +184,10 @@ def test_walking_the_versions_lists_them_once(counting: CountingFileSystem) -> N
     assert counting.requests == Counter(list=1, get=3)
 
 
-def test_a_direct_path_is_searched_for_its_table_once(counting: CountingFileSystem) -> None:
+def test_a_direct_path_is_searched_for_its_table_once(
+    counting: CountingFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_tables, "LISTED_SECONDS", 1000)
     fs = LanceFileSystem(fs=counting)
     fs.cat("/t.lance/versions/2.arrow")
     counting.requests.clear()

@@ -119,7 +119,26 @@ def test_what_is_attached_is_listed(con: Any, folder: Path) -> None:
     assert con.execute("SHOW TABLES").fetchall() == names
     assert con.execute("SELECT count(*) FROM plain").fetchone() == (1191,)
     described = con.execute("DESCRIBE lake.orders").fetchall()
-    assert [row[0] for row in described] == con.sql("FROM lake.orders").columns
+    found = con.execute("FROM lake.orders").description
+    assert [row[0] for row in described] == [column[0] for column in found]
+
+
+def test_a_wrapped_connection_says_that_relations_read_no_views(folder: Path) -> None:
+    con = connect("wrap")
+    duckdb_adapter.attach(con, folder)
+    con.execute(f"CREATE VIEW newest AS FROM '{folder}/orders.lance'")
+    con.execute(
+        f"CREATE MACRO above(least) AS TABLE FROM '{folder}/orders.lance' WHERE price > least"
+    )
+    for relation in ("lake.orders", "newest", "newest JOIN lake.plain USING (order_id)"):
+        query = f"SELECT count(*) FROM {relation}"
+        with pytest.raises(duckdb.InvalidInputException, match=r"execute.* in place of sql"):
+            con.sql(query)
+        assert con.execute(query).fetchall() == [(1191,)]
+    # What a macro reads is part of the relation, and what a table is made of is read at once.
+    assert con.sql("FROM above(-1)").count("order_id").fetchall() == [(1191,)]
+    con.sql("CREATE TABLE copied AS FROM newest")
+    assert con.sql("SELECT count(*) FROM copied").fetchall() == [(1191,)]
 
 
 def test_a_wrapped_connection_lists_tables_that_came_and_went(folder: Path) -> None:

@@ -20,11 +20,13 @@ from hypothesis import strategies as st
 from roads import ROADS, connect
 from store_doubles import SlowFileSystem
 
+import duckdb_adapter
 import lancefs
 from duckdb_adapter import open_names, version_cache
 from duckdb_adapter.sources.rows import Rows
 from duckdb_adapter.sources.unions import TableUnion
 from duckdb_adapter.storage import GivenStorage
+from lancefs.filesystem import LanceFileSystem
 from lancefs.table.dictionary_columns import ENCODED
 
 FIRST = pa.table({"id": pa.array([1, 2], pa.int32()), "city": ["Gent", "Lyon"]})
@@ -66,6 +68,19 @@ def both(con: Any, query: str, lake: Path) -> list[Any]:
 def test_a_pattern_is_its_tables(con: Any, unchanged: Path) -> None:
     rows = con.sql(f"FROM '{unchanged}/*.lance'").fetchall()
     assert rows == [(1, "Gent"), (2, "Lyon"), (3, "Oslo"), (4, None)]
+
+
+def test_links_to_tables_are_tables(con: Any, unchanged: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.lance").symlink_to(unchanged / "a.lance")
+    (tmp_path / "b.lance").symlink_to(unchanged / "b.lance")
+    (tmp_path / "gone.lance").symlink_to(tmp_path / "nothing")
+    query = "SELECT count(*) FROM '{}/*.lance'"
+    expected = con.execute(query.format(unchanged)).fetchall()
+    assert con.execute(query.format(tmp_path)).fetchall() == expected
+    assert duckdb_adapter.attach(con, tmp_path, as_="links") == ["a", "b"]
+    fs = LanceFileSystem(fo=tmp_path)
+    assert fs.glob("*/latest.arrow") == ["a.lance/latest.arrow", "b.lance/latest.arrow"]
+    con.execute("DETACH links")
 
 
 def test_a_list_tells_where_rows_come_from(con: Any, lake: Path) -> None:

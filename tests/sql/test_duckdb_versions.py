@@ -51,6 +51,21 @@ def test_a_transaction_reads_one_version(con: Any, table: str, place: str) -> No
     assert rows(con, query) == 2
 
 
+def test_a_transaction_does_not_read_a_table_that_was_made_anew(con: Any, table: str) -> None:
+    query = f"SELECT count(*) FROM '{table}'"
+    con.execute("BEGIN")
+    assert rows(con, query) == 1
+    shutil.rmtree(table)
+    lance.write_dataset(pa.table({"a": [1, 2]}), table)  # version 1 again
+    try:
+        told = f"{rows(con, query)} row"  # the version may still be open
+    except duckdb.InvalidInputException as error:
+        told = str(error)
+    assert told == "1 row" or "made anew since this transaction" in told
+    con.execute("ROLLBACK")
+    assert rows(con, query) == 2
+
+
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK", "/* over */ end", "ABORT"])
 def test_a_transaction_ends_in_any_way(con: Any, table: str, end: str) -> None:
     con.execute(f"-- now\nSTART TRANSACTION; SELECT count(*) FROM '{table}'")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
+import lance
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -36,6 +38,26 @@ def test_a_server_that_lists_nothing_needs_a_version(home: Path, expected: pa.Ta
         fs = LanceFileSystem(fo=f"{url}/t.lance")
         assert fs.exists("versions/2.arrow")
         assert fs.isdir("versions/2")
+
+
+@pytest.mark.parametrize("digests", [True, False])
+def test_a_table_that_is_made_anew_is_read_anew(tmp_path: Path, digests: bool) -> None:
+    server, path = WebServer(tmp_path, digests=digests), tmp_path / "t.lance"
+    with web_server(server) as url:
+        fs = LanceFileSystem(fo=f"{url}/t.lance")
+        for first in (0, 500):
+            lance.write_dataset(pa.table({"n": [first]}), path)
+            for name in ("latest.arrow", "versions/1.arrow"):
+                frame = pd.read_feather(f"lance://{name}::{url}/t.lance")
+                assert frame["n"].tolist() == [first]
+                assert pd.read_feather(fs.open(name))["n"].tolist() == [first]
+            server.counts.clear()
+            fs.cat("versions/1.arrow")
+            # Without a digest, only the manifest tells whether it is another one.
+            expected = {"HEAD": 1} if digests else {"HEAD": 1, "GET": 1}
+            assert server.counts.requests == expected
+            shutil.rmtree(path)
+        assert not fs.exists("versions/1.arrow")
 
 
 def test_a_server_without_range_requests_is_not_reported_as_damage(home: Path) -> None:
