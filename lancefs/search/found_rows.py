@@ -108,7 +108,8 @@ class FoundRows:
             UnsupportedFeature: A file uses something that this release does not read.
         """
         taken = self._returned.take_ids(row_ids)
-        columns = {name: taken.column(name) for name in taken.column_names}
+        # By position: a column that is wanted twice is there twice.
+        columns = dict(zip(taken.column_names, taken.columns, strict=True))
         columns.update(added)
         schema = self.schema
         return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)

@@ -98,8 +98,10 @@ class SearchMethods:
         with NaN, or by cosine one without length.
 
         Args:
-            column: The column of vectors: a fixed-size list of halffloat, float, double or uint8.
-            q: The query vector, or several of them as the rows of a matrix.
+            column: The column of vectors, or the path of a member of a struct, `item.vector`: a
+                fixed-size list of halffloat, float, double or uint8.
+            q: The query vector, or several of them as the rows of a matrix. A missing value
+                counts as 0.
             k: How many rows, for each query vector.
             metric: `l2` (the squared Euclidean distance, the default), `cosine`, `dot` (1 less the
                 product), or `hamming` (bits that differ, the default for uint8).
@@ -124,7 +126,7 @@ class SearchMethods:
         from lancefs.search.vector_query import vector_query
         from lancefs.search.vector_search import VectorSearch
 
-        field = self._version.field(column)
+        field = self._version.column(column)
         rows = self._wanted(columns, filter, prefilter, use_index, with_row_id, with_row_address)
         query = vector_query(field, q, k, metric, distance_range, nprobes, refine_factor)
         return VectorSearch(self._version, query, rows)
@@ -168,8 +170,8 @@ class SearchMethods:
         Args:
             query: Words, of which a text has at least one; or a query: `lancefs.MatchQuery`,
                 `PhraseQuery`, `MultiMatchQuery`, `BoostQuery`, `BooleanQuery`.
-            columns: Where to search, if the query does not say it; by default all columns with a
-                full-text index. Of several columns the best score counts.
+            columns: Where to search, if the query does not say it: columns, or paths of members of
+                structs; by default all with a full-text index. Of several the best score counts.
             k: How many rows; None for all that are found.
             filter: Rows that are wanted; see `scanner`.
             prefilter: Whether the best of the wanted rows are found, which are `k` where so many

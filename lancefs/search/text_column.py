@@ -90,6 +90,7 @@ class TextColumn:
         self._is_filtered = is_filtered
         self._fragments: list[int] = version.manifest.fragments.ids.tolist()
         self._has_phrase = any(isinstance(query, PhraseQuery) for query in queries)
+        self._use_index = use_index
         self._index, self._opened, params = self._choose()
         self._analyzer = Analyzer(params)
         fuzzy = [one for one in queries if isinstance(one, MatchQuery) and one.is_fuzzy]
@@ -138,14 +139,16 @@ class TextColumn:
             if opened:
                 has_index = True
                 opened = [one for one in opened if one[1].params == opened[0][1].params]
-                if not self._has_phrase or all(one.has_positions for _, one in opened):
+                needs_positions = self._has_phrase and self._use_index
+                if not needs_positions or all(one.has_positions for _, one in opened):
                     return index, opened, opened[0][1].params
             elif self._indices is not None and (params := self._indices.params(index)) is not None:
                 return index, [], params
         if has_index:
             raise ValueError(
                 f"a phrase is looked for in {self._field.name!r}, whose full-text index has no "
-                "positions; build it with positions (with_position=True)"
+                "positions; build it with positions (with_position=True), or read all texts "
+                "(use_index=False)"
             )
         if failed is not None:
             raise failed

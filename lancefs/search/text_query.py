@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import TypeAlias
 
 
@@ -37,12 +38,10 @@ class MatchQuery:
 
     def __post_init__(self) -> None:
         _check_text(self.query)
-        for name in ("fuzziness", "max_expansions", "prefix_length"):
-            value = getattr(self, name)
-            is_automatic = value is None and name == "fuzziness"
-            if not is_automatic and not (isinstance(value, int) and value >= 0):
-                raise ValueError(f"{name} is {value!r}; a whole number from 0 on was expected")
-        if not (math.isfinite(self.boost) and self.boost >= 0):
+        _check_whole(max_expansions=self.max_expansions, prefix_length=self.prefix_length)
+        if self.fuzziness is not None:
+            _check_whole(fuzziness=self.fuzziness)
+        if not (_is_finite(self.boost) and self.boost >= 0):
             raise ValueError(f"boost is {self.boost!r}; a number from 0 on was expected")
         if str(self.operator).upper() not in ("OR", "AND"):
             raise ValueError(f"operator is {self.operator!r}; 'OR' or 'AND' was expected")
@@ -74,8 +73,7 @@ class PhraseQuery:
 
     def __post_init__(self) -> None:
         _check_text(self.query)
-        if self.slop != int(self.slop) or self.slop < 0:
-            raise ValueError(f"slop is {self.slop!r}; a whole number from 0 on was expected")
+        _check_whole(slop=self.slop)
 
 
 @dataclass(frozen=True)
@@ -137,6 +135,10 @@ class BoostQuery:
     negative: TextQuery
     negative_boost: float = 0.5
 
+    def __post_init__(self) -> None:
+        if not _is_finite(self.negative_boost):
+            raise ValueError(f"negative_boost is {self.negative_boost!r}; a number was expected")
+
 
 @dataclass(frozen=True)
 class BooleanQuery:
@@ -153,6 +155,10 @@ class BooleanQuery:
     must_not: Sequence[TextQuery] = ()
 
     def __post_init__(self) -> None:
+        for name in ("must", "should", "must_not"):
+            given = getattr(self, name)
+            if isinstance(given, str) or not isinstance(given, Sequence):
+                raise TypeError(f"{name} is {given!r}; a list of queries was expected")
         if not self.must and not self.should:
             raise ValueError("a boolean query needs a query that must or should match")
 
@@ -213,6 +219,21 @@ def leaves(query: TextQuery) -> Iterator[LeafQuery]:
 
 
 _NAMES = "a MatchQuery, PhraseQuery, MultiMatchQuery, BoostQuery or BooleanQuery"
+
+
+def _check_whole(**numbers: object) -> None:
+    """Check arguments, given by their names, that are whole numbers from 0 on.
+
+    Raises:
+        ValueError: One is something else.
+    """
+    for name, value in numbers.items():
+        if not (isinstance(value, Integral) and int(value) >= 0):
+            raise ValueError(f"{name} is {value!r}; a whole number from 0 on was expected")
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, Real) and math.isfinite(value)
 
 
 def _check_text(text: object) -> None:

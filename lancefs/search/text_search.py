@@ -27,6 +27,7 @@ from lancefs.search.text_query import (
     leaves,
     with_columns,
 )
+from lancefs.table.members import columns_and_members
 from lancefs.table.open_version import OpenVersion
 
 SCORE = pa.field("_score", pa.float32())
@@ -78,6 +79,11 @@ class TextSearch:
         """Return a query whose parts all name their column."""
         if isinstance(columns, str):
             raise TypeError(f"columns is {columns!r}; a list of names was expected: [{columns!r}]")
+        if columns is not None and not len(columns):
+            raise ValueError(
+                f"columns is {columns!r}; a list of names was expected, or None for all columns "
+                "with a full-text index"
+            )
         parts = list(leaves(query))
         if all(one.column is not None for one in parts):
             return query
@@ -90,10 +96,11 @@ class TextSearch:
         return with_columns(query, named)
 
     def _indexed(self) -> list[str]:
-        """Return the columns with a full-text index."""
+        """Return the columns, and members of structs, with a full-text index."""
         indices = self._indices
         known = {index.field_id for index in indices.indices} if indices is not None else set()
-        return [field.name for field in self._version.fields if field.id in known]
+        every = columns_and_members(self._version.fields) if known else ()
+        return [field.name for field in every if field.id in known]
 
     @cached_property
     def _indices(self) -> TextIndices | None:
@@ -180,7 +187,7 @@ def _text_field(version: OpenVersion, leaf: LeafQuery) -> Field:
         ColumnNotFound: There is no such column.
         TypeError: It holds no texts.
     """
-    field = version.field(str(leaf.column))
+    field = version.column(str(leaf.column))
     kind = field.storage_type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         kind = kind.value_type

@@ -84,7 +84,8 @@ def vector_query(
         TypeError: The column holds no vectors, or the query is none.
         ValueError: An argument does not fit the column, or makes no sense.
     """
-    check_counts(k=k, nprobes=nprobes, refine_factor=refine_factor)
+    check_counts(k=k)
+    check_optional_counts(nprobes=nprobes, refine_factor=refine_factor)
     dtype, dimension = _vector_type(field)
     vectors, is_batch = _vectors(q, field, dtype, dimension)
     lowest, limit = _bounds(distance_range)
@@ -95,7 +96,7 @@ def vector_query(
 
 
 def check_counts(**numbers: object) -> None:
-    """Check arguments that are whole numbers from 1 on, or None.
+    """Check arguments that are whole numbers from 1 on.
 
     Args:
         numbers: The arguments, by their names.
@@ -104,8 +105,13 @@ def check_counts(**numbers: object) -> None:
         ValueError: One is something else.
     """
     for name, value in numbers.items():
-        if value is not None and not (isinstance(value, int | np.integer) and value >= 1):
+        if not (isinstance(value, int | np.integer) and value >= 1):
             raise ValueError(f"{name} is {value!r}; a whole number from 1 on was expected")
+
+
+def check_optional_counts(**numbers: object) -> None:
+    """Check arguments that are whole numbers from 1 on, or None; see `check_counts`."""
+    check_counts(**{name: value for name, value in numbers.items() if value is not None})
 
 
 def vector_type(data_type: pa.DataType) -> tuple[np.dtype[Any], int] | None:
@@ -135,27 +141,53 @@ def _vector_type(field: Field) -> tuple[np.dtype[Any], int]:
 def _vectors(
     q: QueryVectors, field: Field, dtype: np.dtype[Any], dimension: int
 ) -> tuple[Vectors, bool]:
-    """Return query vectors, one a row, and whether several were asked for."""
+    """Return query vectors, one a row, and whether several were asked for.
+
+    A missing value counts as 0, as in the vectors of the table.
+    """
     if isinstance(q, pa.Scalar | pa.Array | pa.ChunkedArray):
-        q = q.to_numpy(zero_copy_only=False) if _is_flat(q) else _listed(q)
+        q = q.fill_null(0).to_numpy(zero_copy_only=False) if _is_flat(q) else _listed(q)
     try:
-        given = np.asarray(q)
+        given = _given(q)
         with np.errstate(all="ignore"):
             vectors = given.astype(dtype)  # as the vectors that it is compared with
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise TypeError(
-            f"q is {_shown(q)}; a vector, or several of one length, was expected"
-        ) from (error)
+            f"the query vector is {_shown(q)}; a vector of numbers, or several of one length, was "
+            "expected"
+        ) from error
     if given.ndim not in (1, 2) or not len(given):
-        raise ValueError(f"q has the shape {given.shape}; a vector was expected, or a list of them")
+        raise ValueError(
+            f"the query vector has the shape {given.shape}; a vector was expected, or a list of "
+            "them"
+        )
     if vectors.shape[-1] != dimension:
         raise ValueError(
-            f"q has {vectors.shape[-1]} values; vectors of column {field.name!r} have {dimension}"
+            f"the query vector has {vectors.shape[-1]} values; vectors of column {field.name!r} "
+            f"have {dimension}"
         )
     if dtype == np.uint8 and not np.array_equal(vectors, given):
-        raise ValueError(f"q is {_shown(q)}; whole numbers from 0 to 255 were expected")
+        raise ValueError(
+            f"the query vector is {_shown(q)}; whole numbers from 0 to 255 were expected"
+        )
     rows = vectors.reshape(-1, dimension).astype(working_type(dtype))
     return np.ascontiguousarray(rows), given.ndim == 2
+
+
+def _given(q: QueryVectors) -> Vectors:
+    """Return a query as an array of NumPy.
+
+    Raises:
+        TypeError: Its values are of a type that NumPy makes numbers of, but are none.
+        ValueError: It has vectors of several lengths.
+    """
+    given = np.asarray(q)
+    if given.dtype.kind in "cMm":
+        raise TypeError(f"values of the type {given.dtype}")
+    if given.dtype == object:
+        is_missing = np.reshape([value is None for value in given.flat], given.shape)
+        given = np.where(is_missing, 0, given)
+    return given
 
 
 def _is_flat(q: Any) -> bool:

@@ -7,7 +7,7 @@ one member, and take it out of them. A member of a missing struct is missing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -31,6 +31,28 @@ def as_column(way: Sequence[Field]) -> Field:
     return replace(member, name=name, nullable=is_nullable, way=tuple(way))
 
 
+def columns_and_members(columns: Iterable[Field]) -> Iterator[Field]:
+    """Yield columns, each of them followed by the members of structs in it, as columns.
+
+    Args:
+        columns: The columns.
+    """
+    for column in columns:
+        yield from _with_members_of((column,))
+
+
+def _with_members_of(way: tuple[Field, ...]) -> Iterator[Field]:
+    yield as_column(way)
+    if _can_be_taken_apart(way[-1]):
+        for member in way[-1].children:
+            yield from _with_members_of((*way, member))
+
+
+def _can_be_taken_apart(field: Field) -> bool:
+    """Whether members of a field can be read alone."""
+    return field.logical_type == "struct" and not field.is_blob
+
+
 def walk_down(column: Field, names: Sequence[str]) -> tuple[Field, ...]:
     """Return the way from a column to a member, as far as members can be read alone.
 
@@ -40,7 +62,7 @@ def walk_down(column: Field, names: Sequence[str]) -> tuple[Field, ...]:
     """
     way = [column]
     for name in names:
-        if way[-1].logical_type != "struct" or way[-1].is_blob:
+        if not _can_be_taken_apart(way[-1]):
             break
         found = [child for child in way[-1].children if child.name == name]
         if len(found) != 1:

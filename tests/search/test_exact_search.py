@@ -149,6 +149,29 @@ def test_several_vectors_are_searched_at_once(table: str) -> None:
     assert as_lists["query_index"].to_pylist() == np.repeat(range(5), 4).tolist()
 
 
+@pytest.mark.parametrize(
+    "q",
+    [
+        [None, 3],
+        np.array([None, 3]),
+        pa.array([None, 3], pa.float32()),
+        pa.array([None, 3], pa.int64()),
+        pa.scalar([None, 3], pa.list_(pa.float32(), 2)),
+    ],
+    ids=lambda q: type(q).__name__,
+)
+def test_a_missing_value_of_a_query_counts_as_0(odd: str, q: object) -> None:
+    assert ours(odd, q, 3).equals(ours(odd, [0, 3], 3))
+    found = theirs(odd, pa.array([None, 3], pa.float32()), 3)
+    assert_same(ours(odd, q, 3), found)
+
+
+def test_a_column_may_be_wanted_twice(odd: str) -> None:
+    found = ours(odd, [1, 1], 1, columns=["id", "_distance", "id"])
+    assert found.column_names == ["id", "_distance", "id"]
+    assert found.column(0).equals(found.column(2))
+
+
 def test_columns_come_in_the_order_wanted(table: str) -> None:
     dataset, q = lancefs.open(table), vector(16)
     names = ["id", "small", "name", "v", "_distance"]
@@ -235,13 +258,21 @@ def test_vectors_of_arrow_are_several(odd: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
-        ({"q": [1, 2, 3]}, ValueError, "q has 3 values; vectors of column 'v' have 2"),
-        ({"q": 1.0}, ValueError, r"q has the shape \(\)"),
-        ({"q": []}, ValueError, "q has the shape"),
-        ({"q": "near"}, TypeError, "q is 'near'; a vector"),
+        (
+            {"q": [1, 2, 3]},
+            ValueError,
+            "the query vector has 3 values; vectors of column 'v' have 2",
+        ),
+        ({"q": 1.0}, ValueError, r"the query vector has the shape \(\)"),
+        ({"q": []}, ValueError, "the query vector has the shape"),
+        ({"q": "near"}, TypeError, "the query vector is 'near'; a vector of numbers"),
         ({"q": [[1, 2], [3]]}, TypeError, "several of one length"),
+        ({"q": np.array([1j, 2])}, TypeError, "a vector of numbers"),
+        ({"q": np.array(["2020-01-01"] * 2, "M8[D]")}, TypeError, "a vector of numbers"),
+        ({"q": [10**400, 1]}, TypeError, "a vector of numbers"),
         ({"k": 0}, ValueError, "k is 0"),
         ({"k": 2.5}, ValueError, "k is 2.5"),
+        ({"k": None}, ValueError, "k is None"),
         ({"nprobes": 0}, ValueError, "nprobes is 0"),
         ({"refine_factor": -1}, ValueError, "refine_factor is -1"),
         ({"metric": "l3"}, ValueError, "metric is 'l3'; one of l2, cosine, dot, hamming"),

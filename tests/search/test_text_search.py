@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 from text_tables import assert_same, assert_same_best, index, ours, rows, theirs, write
@@ -296,8 +297,47 @@ def test_wrong_arguments_are_named(tables: Callable[[str], str]) -> None:
         BooleanQuery(must_not=[MatchQuery("a")])
     with pytest.raises(ValueError, match="'OR' or 'AND'"):
         MatchQuery("a", operator="XOR")
-    with pytest.raises(ValueError, match="boost"):
-        MatchQuery("a", boost=-1)
+    with pytest.raises(
+        ValueError, match="columns is \\[\\]; a list of names was expected, or None"
+    ):
+        dataset.search("house", [])
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "text"),
+    [
+        (lambda: MatchQuery("a", boost=-1), ValueError, "boost is -1"),
+        (lambda: MatchQuery("a", boost="2"), ValueError, "boost is '2'; a number"),
+        (lambda: PhraseQuery("a b", slop=None), ValueError, "slop is None; a whole number"),
+        (lambda: PhraseQuery("a b", slop=float("inf")), ValueError, "slop is inf"),
+        (
+            lambda: BoostQuery(MatchQuery("a"), MatchQuery("b"), float("nan")),
+            ValueError,
+            "negative_boost is nan",
+        ),
+        (lambda: BooleanQuery(must=MatchQuery("a")), TypeError, "must is MatchQuery.*a list"),
+    ],
+)
+def test_a_query_that_makes_no_sense_cannot_be_made(
+    make: Callable[[], Any], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        make()
+
+
+def test_numbers_of_a_query_may_be_those_of_numpy(tables: Callable[[str], str]) -> None:
+    query = MatchQuery("hose", "t", boost=np.float32(2), fuzziness=np.int64(1))
+    assert_same(
+        ours(tables("v2"), query), ours(tables("v2"), MatchQuery("hose", "t", 2.0, fuzziness=1))
+    )
+
+
+def test_all_texts_are_read_for_a_phrase_where_no_positions_are_wanted(
+    tables: Callable[[str], str],
+) -> None:
+    found = ours(tables("v2"), PHRASES[0], use_index=False)
+    assert found["id"].to_pylist()
+    assert_same(found, ours(tables("v2 with positions"), PHRASES[0]))
 
 
 @pytest.mark.parametrize(
@@ -312,7 +352,7 @@ def test_a_tokenizer_that_is_not_known_is_named(
     tmp_path: Path, options: dict[str, str], name: str
 ) -> None:
     path = write(tmp_path / "t.lance", rows(50), **options)
-    with pytest.raises(UnsupportedFeature, match=name):
+    with pytest.raises(UnsupportedFeature, match=f"t.lance/.*index t_idx: .*{name}"):
         ours(path, "house")
 
 

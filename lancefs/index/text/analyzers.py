@@ -143,7 +143,7 @@ def params_of(found: Mapping[str, Any]) -> AnalyzerParams:
     if kind != "text" or base not in _BASES:
         name = base if kind == "text" else kind
         raise UnsupportedFeature(
-            f"the tokenizer {str(name)[:40]!r}; {', '.join(_BASES)} are known, and texts"
+            f"texts are split by the tokenizer {str(name)[:40]!r}; {', '.join(_BASES)} are known"
         )
     language = str(found.get("language") or "English").strip('"')
     is_stemmed, has_stop_words = _flag(found, "stem"), _flag(found, "remove_stop_words")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lancefs.errors import LanceError, UnsupportedFeature
+from lancefs.errors import LanceError, UnsupportedFeature, locating
 from lancefs.index.by_version import ByVersion
 from lancefs.index.column_indices import ColumnIndices
 from lancefs.index.files import IndexReader
@@ -112,8 +112,8 @@ class TextIndices(ColumnIndices):
             try:
                 found = _files(segment, self._files)
                 if METADATA in found:
-                    return _params(IndexReader(found[METADATA]))
-                return listed_params(IndexReader(found[TOKENS]))
+                    return _params(segment, IndexReader(found[METADATA]))
+                return _listed_params(segment, IndexReader(found[TOKENS]))
             except LanceError as error:
                 self.give_up(segment, error)
         return None
@@ -127,8 +127,14 @@ def _files(segment: IndexSegment, files: TableFiles) -> dict[str, File]:
     return {name: index_file(segment, name, files) for name in sorted(names)}
 
 
-def _params(metadata: IndexReader) -> AnalyzerParams:
-    return params_of_json(metadata.metadata.get("params", b"{}"))
+def _params(segment: IndexSegment, metadata: IndexReader) -> AnalyzerParams:
+    with locating(metadata.url, f"index {segment.index.name}"):
+        return params_of_json(metadata.metadata.get("params", b"{}"))
+
+
+def _listed_params(segment: IndexSegment, tokens: IndexReader) -> AnalyzerParams:
+    with locating(tokens.url, f"index {segment.index.name}"):
+        return listed_params(tokens)
 
 
 def _open(segment: IndexSegment, files: TableFiles) -> OpenText:
@@ -147,7 +153,7 @@ def _open_blocks(
     segment: IndexSegment, found: dict[str, File], files: TableFiles, key: object
 ) -> OpenText:
     metadata = IndexReader(found[METADATA], files.max_memory)
-    params = _params(metadata)
+    params = _params(segment, metadata)
     partitions = [
         _partition(segment, found, number, metadata, files, key)
         for number in _partition_numbers(metadata)
@@ -164,7 +170,7 @@ def _open_listed(
     """Open a segment of a release up to 0.27."""
     own = {name: found.get(name) or index_file(segment, name, files) for name in LISTED_FILES}
     readers = {name: IndexReader(file, files.max_memory) for name, file in own.items()}
-    params = listed_params(readers[TOKENS])
+    params = _listed_params(segment, readers[TOKENS])
     partition = listed_partition(readers[DOCUMENTS], readers[TOKENS], readers[POSTINGS], key)
     return OpenText(params, [partition], True, True)
 
