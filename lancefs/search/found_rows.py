@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lancefs.datafile.buffers import Mask
 from lancefs.datafile.fields import Field
+from lancefs.scan.known_filters import known_filter
 from lancefs.scan.scanner import Columns, Filter, LanceScanner
+from lancefs.scan.settings import BATCH_ROWS
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
 
@@ -115,10 +116,22 @@ class FoundRows:
         return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
     def passing(self, row_ids: RowIds, wanted: Filter) -> Mask:
-        """Tell which rows pass a filter."""
-        filters = (wanted, pc.field(ROW_ID.name).isin(pa.array(np.unique(row_ids))))
-        passed = np.asarray(self.scanner([ROW_ID.name], filters).to_table().column(0))
-        return np.isin(row_ids, passed)
+        """Tell which rows pass a filter.
+
+        Args:
+            row_ids: Rows of the version, shape (rows,).
+            wanted: The filter.
+        """
+        known = known_filter((wanted,), self._version)
+        scanner = self.scanner([field.name for field in known.fields], ())
+        ids, places = np.unique(row_ids, return_inverse=True)
+        passed = np.zeros(len(ids), np.bool_)
+        for start in range(0, len(ids), BATCH_ROWS):
+            part = slice(start, start + BATCH_ROWS)
+            # In one batch, which has rows where the filter reads no column, too.
+            (batch,) = scanner.take_ids(ids[part]).combine_chunks().to_batches()
+            passed[part] = known.condition.evaluate(batch)
+        return passed[places]
 
     def scanner_of(
         self, columns: Sequence[str], fragments: Sequence[int] | None = None

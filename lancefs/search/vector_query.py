@@ -146,7 +146,7 @@ def _vectors(
     A missing value counts as 0, as in the vectors of the table.
     """
     if isinstance(q, pa.Scalar | pa.Array | pa.ChunkedArray):
-        q = q.fill_null(0).to_numpy(zero_copy_only=False) if _is_flat(q) else _listed(q)
+        q = _flat(q) if _is_flat(q) else _listed(q)
     try:
         given = _given(q)
         with np.errstate(all="ignore"):
@@ -188,6 +188,12 @@ def _given(q: QueryVectors) -> Vectors:
         is_missing = np.reshape([value is None for value in given.flat], given.shape)
         given = np.where(is_missing, 0, given)
     return given
+
+
+def _flat(q: Any) -> Vectors:
+    whole = q.fill_null(0) if q.null_count else q
+    values: Vectors = whole.to_numpy(zero_copy_only=False)
+    return values
 
 
 def _is_flat(q: Any) -> bool:
