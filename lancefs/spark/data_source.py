@@ -32,7 +32,7 @@ from lancefs.spark.brief_errors import brief, brief_about_options, briefly
 from lancefs.spark.partitions import Span, plan, restrict_spans
 from lancefs.spark.pinned_version import Pinned, open_table, pin
 from lancefs.spark.shipping import Shipped, ship
-from lancefs.spark.spark_types import arrow_schema, read_schema, spark_schema
+from lancefs.spark.spark_types import arrow_schema, nullable, read_schema, spark_schema
 from lancefs.spark.table_options import Nanoseconds, Options, ReadOptions, parse_options
 from lancefs.spark.worker_garbage import spare_modules
 from lancefs.table.open_version import OpenVersion
@@ -82,7 +82,8 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
         options, pinned = self._resolved(None)
         read = options.read
         chosen = read_schema(pinned.open(), read.columns, read.with_row_id)
-        schema = spark_schema(chosen, read.nanoseconds, read.unsupported)
+        # As in Spark's own formats: the versions of a stream may lack a column that is never null.
+        schema = nullable(spark_schema(chosen, read.nanoseconds, read.unsupported))
         if options.stream.change_feed:
             from lancefs.spark.change_feed import with_feed  # not for processes that read batches
 
@@ -227,7 +228,7 @@ def _check_schema(version: OpenVersion, schema: StructType, read: ReadOptions) -
 
     Raises:
         ColumnNotFound: The table has no such column.
-        ValueError: A column is of another type.
+        ValueError: A column is of another type, or may be null though the schema says not.
     """
     names = schema.fieldNames()
     if not names:
@@ -239,6 +240,11 @@ def _check_schema(version: OpenVersion, schema: StructType, read: ReadOptions) -
             raise ValueError(
                 f"column {field.name} is {is_}, the schema that was given says {said}; read it as "
                 "it is and cast it in Spark"
+            )
+        if field.nullable and not wanted.nullable:  # Spark would not look for nulls any more
+            raise ValueError(
+                f"column {field.name} may be null, the schema that was given says NOT NULL; leave "
+                "that out"
             )
 
 

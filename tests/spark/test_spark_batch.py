@@ -343,6 +343,12 @@ def test_a_schema_of_other_types_is_refused(spark: Any, table: str) -> None:
         frame.collect()
 
 
+def test_a_schema_without_nulls_is_refused_where_there_may_be_some(spark: Any, table: str) -> None:
+    """Spark believes it, and would find no null."""
+    with pytest.raises(Exception, match=r"column city may be null, .* says NOT NULL"):
+        spark.read.format("lancefs").schema("city string NOT NULL").load(table).count()
+
+
 def test_nothing_is_written(spark: Any, table: str) -> None:
     with pytest.raises(Exception, match=r"LanceError: .*only reads Lance tables"):
         spark.range(3).write.format("lancefs").mode("append").save(table)

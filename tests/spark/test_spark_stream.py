@@ -209,6 +209,23 @@ def test_a_stream_has_todays_columns_and_may_filter_by_others(spark: Any, tmp_pa
         assert [(row.id, row.twice) for row in found] == [(0, None), (4, None), (8, 1.0)]
 
 
+def test_a_column_that_is_never_null_is_where_older_versions_lack_it(
+    spark: Any, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "t.lance")
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    lance.write_dataset(pa.table({"id": [1, 2]}, schema), path)
+    lance.dataset(path).add_columns({"twice": "id * 2"})
+    assert not lance.dataset(path).schema.field("twice").nullable
+    run(stream(spark, path, startingVersion=1), tmp_path)
+    found = spark.read.parquet(str(tmp_path / "out")).orderBy("id").collect()
+    assert [(row.id, row.twice) for row in found] == [(1, None), (2, None)]
+    reader = spark.readStream.format("lancefs").option("startingVersion", 1)
+    stated = reader.schema("id bigint NOT NULL, twice bigint NOT NULL").load(path)
+    with pytest.raises(Exception, match=r"column twice .*is null, and the schema says NOT NULL"):
+        run(stated, tmp_path / "stated")
+
+
 @pytest.mark.parametrize("feed", ["false", "true"])
 @pytest.mark.parametrize("is_cast", [True, False])
 def test_a_column_in_place_of_another_one_is_an_error(
