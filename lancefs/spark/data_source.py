@@ -33,7 +33,13 @@ from lancefs.spark.partitions import Span, plan, restrict_spans
 from lancefs.spark.pinned_version import Pinned, open_table, pin
 from lancefs.spark.shipping import Shipped, ship
 from lancefs.spark.spark_types import arrow_schema, nullable, read_schema, spark_schema
-from lancefs.spark.table_options import Nanoseconds, Options, ReadOptions, parse_options
+from lancefs.spark.table_options import (
+    Nanoseconds,
+    Options,
+    ReadOptions,
+    names_table,
+    parse_options,
+)
 from lancefs.spark.worker_garbage import spare_modules
 from lancefs.table.open_version import OpenVersion
 
@@ -64,7 +70,7 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
         # Pinned here, and not when rows are first read: all that is done with one DataFrame
         # concerns one version. Of a table in its catalogue Spark tells only the schema, later.
         self.pinned: Pinned | None = None
-        if options:
+        if names_table(options):
             parsed = parse_options(options)
             self.pinned = pin(parsed.table, open_table(parsed.table, parsed.ref))
 
@@ -113,12 +119,14 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
     @brief
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Refused: nothing is ever written to a Lance table."""
-        raise LanceError(
-            f"{self.options.get('path')}: lancefs only reads Lance tables; write them with pylance"
-        )
+        given = {name.lower(): value for name, value in self.options.items()}
+        where = given.get("path") or given.get("location") or "a table of the catalogue"
+        raise LanceError(f"{where}: lancefs only reads Lance tables; write them with pylance")
 
     def _resolved(self, schema: StructType | None) -> tuple[Options, Pinned]:
-        given = self.options or (catalogue.options(schema) if schema is not None else {})
+        given = dict(self.options)
+        if schema is not None and not names_table(given):
+            given = catalogue.options(schema, given)
         options = parse_options(given)
         pinned = self.pinned or pin(options.table, open_table(options.table, options.ref))
         if options.read.filter is not None:  # an error in the text shows before any task runs

@@ -46,6 +46,8 @@ _NAMES = (
     "readChangeFeed",
 )
 _STORAGE = "storage."
+# What other formats call the options that name a version.
+_ELSEWHERE = {"timestampasof": "asOf", "as-of-timestamp": "asOf", "snapshot-id": "version"}
 # What a task knows of its rows: all but how many come before them in the table.
 TASK_ROW_METADATA = tuple(name for name in ROW_METADATA if name != ROW_OFFSET.name)
 
@@ -158,17 +160,25 @@ def parse_options(given: Mapping[str, str]) -> Options:
     return Options(_table(said), ref, _read(said), _stream(said))
 
 
+def names_table(given: Mapping[str, str]) -> bool:
+    """Return whether options say which table is meant; `location` comes from Spark's catalogue."""
+    return any(name.lower() in ("path", "location") and value for name, value in given.items())
+
+
 def _check_names(said: Mapping[str, str]) -> None:
     known = {name.lower(): name for name in _NAMES}
     for name in said:
         # Spark's catalogue adds options of its own; only what looks like a slip is refused.
-        near = difflib.get_close_matches(name, known, 1, 0.75) if name not in known else []
-        if near and not name.startswith(_STORAGE):
-            raise ValueError(f"lancefs has no option {name!r}; did you mean {known[near[0]]!r}?")
+        if name in known or name.startswith(_STORAGE):
+            continue
+        near = difflib.get_close_matches(name, known, 1, 0.75)
+        meant = _ELSEWHERE.get(name) or (known[near[0]] if near else None)
+        if meant is not None:
+            raise ValueError(f"lancefs has no option {name!r}; did you mean {meant!r}?")
 
 
 def _table(said: Mapping[str, str]) -> TableOptions:
-    path = said.get("path") or said.get("location")  # the latter from Spark's catalogue
+    path = said.get("path") or said.get("location")
     if not path:
         raise ValueError("no table is named: say .load('s3://bucket/t.lance'), or the option path")
     follow = said.get("followbasepaths", "store")

@@ -132,6 +132,31 @@ def test_a_table_of_the_catalogue_follows_the_newest_version(spark: Any, tmp_pat
         spark.sql("DROP TABLE news")
 
 
+def test_a_query_may_choose_a_version_of_a_table_of_the_catalogue(
+    spark: Any, tmp_path: Path
+) -> None:
+    path = make_table(tmp_path / "t.lance", 1000)
+    append(path, 1000, 10)
+    spark.sql(f"CREATE TABLE chosen USING lancefs OPTIONS (PATH '{path}')")
+    try:
+        (row,) = spark.sql("SELECT count(*) FROM chosen WITH (version = 1)").collect()
+        assert row[0] == 1000
+    finally:
+        spark.sql("DROP TABLE chosen")
+
+
+def test_a_table_of_the_catalogue_with_a_list_of_columns_is_said_to_be_one(
+    spark: Any, table: str
+) -> None:
+    """Spark drops the options, and what lancefs would keep among the columns is not there."""
+    spark.sql(f"CREATE TABLE listed (id bigint) USING lancefs OPTIONS (path '{table}')")
+    try:
+        with pytest.raises(Exception, match="created without a list of columns: CREATE TABLE"):
+            spark.sql("SELECT count(*) FROM listed").collect()
+    finally:
+        spark.sql("DROP TABLE listed")
+
+
 def test_sql_over_a_temporary_view_joins_two_versions(spark: Any, table: str) -> None:
     for version in (1, 2):
         spark.sql(
@@ -312,6 +337,7 @@ def test_a_path_without_a_table_is_said_to_be_none(spark: Any, tmp_path: Path) -
     [
         ({"version": "99"}, "RefNotFound: .* the table has 1, 2, 3, 4"),
         ({"verison": "1"}, "did you mean 'version'"),
+        ({"timestampAsOf": "2026-01-01"}, "did you mean 'asOf'"),
         ({"columns": "prise"}, "has no column 'prise'; did you mean price"),
         ({"filter": "price >> 1"}, "InvalidFilter: a column or a literal was expected"),
         ({"filter": "prize > 1"}, "ColumnNotFound: .* did you mean 'price'"),
