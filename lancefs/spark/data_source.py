@@ -34,6 +34,7 @@ from lancefs.spark.pinned_version import Pinned, open_table, pin
 from lancefs.spark.shipping import Shipped, ship
 from lancefs.spark.spark_types import arrow_schema, nullable, read_schema, spark_schema
 from lancefs.spark.table_options import (
+    TASK_ROW_METADATA,
     Nanoseconds,
     Options,
     ReadOptions,
@@ -42,6 +43,7 @@ from lancefs.spark.table_options import (
 )
 from lancefs.spark.worker_garbage import spare_modules
 from lancefs.table.open_version import OpenVersion
+from lancefs.table.row_metadata import ROW_METADATA
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -49,6 +51,9 @@ if TYPE_CHECKING:
 NAME = "lancefs"
 
 _PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+# Up to PySpark 4.3 the DataFrame keeps what was planned with the filters of one read, and any other
+# read of it finds only those rows. Spark mended that when it let readers take limits.
+KEEPS_FILTERS_APART = hasattr(DataSourceReader, "pushLimit")
 
 
 class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be there to check
@@ -103,7 +108,8 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
         if options.stream.change_feed:
             raise ValueError("readChangeFeed is for streams: spark.readStream.format('lancefs')")
         _check_schema(pinned.open(), schema, options.read)
-        kind = FilteringReader if _pushes_filters() else LanceReader
+        is_taken = (KEEPS_FILTERS_APART or options.read.push_filters) and _pushes_filters()
+        kind = FilteringReader if is_taken else LanceReader
         return kind(pinned, options.read, schema)
 
     @brief_about_options
@@ -217,6 +223,8 @@ class FilteringReader(LanceReader):
         from lancefs.spark import filters
 
         schema = self.pinned.open().shown_schema
+        for name in TASK_ROW_METADATA:
+            schema = schema.append(ROW_METADATA[name].to_arrow())
         for one in filters_:
             said = filters.expression(one, schema)
             if said is None:

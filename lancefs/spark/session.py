@@ -20,7 +20,7 @@ from lancefs import errors
 from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
 from lancefs.spark import filters
-from lancefs.spark.data_source import NAME, LanceDataSource
+from lancefs.spark.data_source import KEEPS_FILTERS_APART, NAME, LanceDataSource
 from lancefs.spark.reading_frame import reading_frame
 from lancefs.spark.requirements import require_java
 from lancefs.spark.shipping import rebuild
@@ -110,7 +110,7 @@ def read(
         dataset = LanceDataset(reader.pinned.open())
         filters.check(filter, dataset.with_row_metadata(*TASK_ROW_METADATA).schema)
     register(spark)
-    if spark.conf.get(_PUSHDOWN, "false") != "true":
+    if not KEEPS_FILTERS_APART or spark.conf.get(_PUSHDOWN, "false") != "true":
         return reading_frame(spark, reader)
     with explained():
         return spark.read.format(NAME).options(**options).load()

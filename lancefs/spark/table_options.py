@@ -35,6 +35,7 @@ _NAMES = (
     "nanoseconds",
     "unsupported",
     "useIndex",
+    "pushFilters",
     "followBasePaths",
     "basePaths",
     "storage",
@@ -96,6 +97,8 @@ class ReadOptions:
         nanoseconds: What becomes of nanoseconds.
         unsupported: What becomes of types that Spark does not have.
         use_index: Whether filters may be looked up in the indices of the table.
+        push_filters: Whether conditions that Spark pushes are taken, also by a PySpark that would
+            apply them to other reads of the DataFrame.
     """
 
     columns: tuple[str, ...] | None = None
@@ -107,6 +110,7 @@ class ReadOptions:
     nanoseconds: Nanoseconds = "error"
     unsupported: Unsupported = "error"
     use_index: bool = True
+    push_filters: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +212,7 @@ def _read(said: Mapping[str, str]) -> ReadOptions:
         nanoseconds=nanoseconds,  # type: ignore[arg-type]
         unsupported=unsupported,  # type: ignore[arg-type]
         use_index=_flag(said, "useIndex", "true"),
+        push_filters=_flag(said, "pushFilters"),
     )
 
 
