@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from lancefs.errors import LanceError
+from collections.abc import Sequence
+
+from lancefs.datafile.fields import Field
+from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.storage import Store
 from lancefs.table.manifest import Manifest
 from lancefs.table.transactions import UNKNOWN, read_transaction
@@ -49,17 +52,54 @@ def appended(
     added = [i for i, fragment in enumerate(fragments) if fragment.id not in old]
     if before is None:
         return _without_before(store, file, manifest, added, skip_changes)
-    if not added:
-        operation = _operation(store, file, manifest)
-        return _changed(store, file, operation, skip_changes) if operation in _NEW_VALUES else []
     kept = [fragment for fragment in fragments if fragment.id in old]
-    is_append = len(kept) == len(old) and all(old[fragment.id] == fragment for fragment in kept)
+    is_kept = all(old[fragment.id] == fragment for fragment in kept)
+    is_append = is_kept and len(kept) == len(old)
     operation = _operation(store, file, manifest)
+    if not added:
+        is_change = operation in _NEW_VALUES or (operation in _REPLACING and not is_kept)
+        return _changed(store, file, operation, skip_changes) if is_change else []
     if operation == _REWRITE:
         return []
     if is_append and (operation not in _REPLACING or not old):
         return added
     return _changed(store, file, operation, skip_changes)
+
+
+def require_same_fields(uri: str, manifest: Manifest, fields: Sequence[Field]) -> None:
+    """Refuse a version in which a column of the stream is another one of the same name.
+
+    Its values are not those of the column that the stream reads, which would be null.
+
+    Args:
+        uri: The URI of the table.
+        manifest: The manifest of the version.
+        fields: The columns of the stream.
+
+    Raises:
+        UnsupportedFeature: A column was cast, or dropped and added again.
+    """
+    name = _other_field(fields, manifest.fields)
+    if name is not None:
+        raise UnsupportedFeature(
+            f"{uri}: column {name!r} of version {manifest.version} is not the one that the stream "
+            "reads: between the two it was cast, or dropped and added again; start a new stream "
+            "after that change (startingVersion), or leave the column out (columns)"
+        )
+
+
+def _other_field(fields: Sequence[Field], found: Sequence[Field]) -> str | None:
+    """The path of a field that has the name of another one, but not its id; None without."""
+    ids, names = {field.id: field for field in found}, {field.name for field in found}
+    for field in fields:
+        if field.id not in ids:
+            if field.name in names:
+                return field.name
+            continue
+        below = _other_field(field.children, ids[field.id].children)
+        if below is not None:
+            return f"{field.name}.{below}"
+    return None
 
 
 def _without_before(

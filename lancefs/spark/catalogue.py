@@ -39,12 +39,26 @@ def noted(schema: StructType, options: Mapping[str, str]) -> StructType:
     return StructType([noted, *schema.fields[1:]])
 
 
-def options(schema: StructType) -> dict[str, str]:
-    """Return the options that a schema carries; none where it carries none."""
+def options(schema: StructType, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a table of the catalogue.
+
+    Args:
+        schema: The columns of the table, which carry its own options.
+        given: What a query says beside them, which goes first.
+
+    Raises:
+        ValueError: The columns carry none.
+    """
     for field in schema.fields:
         if _KEY in field.metadata:
-            return dict(field.metadata[_KEY])
-    return {}
+            own = {name.lower(): value for name, value in field.metadata[_KEY].items()}
+            return own | {name.lower(): value for name, value in given.items()}
+    raise ValueError(
+        "no table is named: say .load('s3://bucket/t.lance'), or the option path. Of a table of "
+        "the catalogue, Spark tells a Python data source only the columns; lancefs keeps the path "
+        "there if the table is created without a list of columns: CREATE TABLE t USING lancefs "
+        "OPTIONS (path 's3://bucket/t.lance')"
+    )
 
 
 def _is_kept(name: str) -> bool:

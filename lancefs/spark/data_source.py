@@ -32,10 +32,18 @@ from lancefs.spark.brief_errors import brief, brief_about_options, briefly
 from lancefs.spark.partitions import Span, plan, restrict_spans
 from lancefs.spark.pinned_version import Pinned, open_table, pin
 from lancefs.spark.shipping import Shipped, ship
-from lancefs.spark.spark_types import arrow_schema, read_schema, spark_schema
-from lancefs.spark.table_options import Nanoseconds, Options, ReadOptions, parse_options
+from lancefs.spark.spark_types import arrow_schema, nullable, read_schema, spark_schema
+from lancefs.spark.table_options import (
+    TASK_ROW_METADATA,
+    Nanoseconds,
+    Options,
+    ReadOptions,
+    names_table,
+    parse_options,
+)
 from lancefs.spark.worker_garbage import spare_modules
 from lancefs.table.open_version import OpenVersion
+from lancefs.table.row_metadata import ROW_METADATA
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -64,7 +72,7 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
         # Pinned here, and not when rows are first read: all that is done with one DataFrame
         # concerns one version. Of a table in its catalogue Spark tells only the schema, later.
         self.pinned: Pinned | None = None
-        if options:
+        if names_table(options):
             parsed = parse_options(options)
             self.pinned = pin(parsed.table, open_table(parsed.table, parsed.ref))
 
@@ -82,7 +90,8 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
         options, pinned = self._resolved(None)
         read = options.read
         chosen = read_schema(pinned.open(), read.columns, read.with_row_id)
-        schema = spark_schema(chosen, read.nanoseconds, read.unsupported)
+        # As in Spark's own formats: the versions of a stream may lack a column that is never null.
+        schema = nullable(spark_schema(chosen, read.nanoseconds, read.unsupported))
         if options.stream.change_feed:
             from lancefs.spark.change_feed import with_feed  # not for processes that read batches
 
@@ -96,7 +105,10 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
         if options.stream.change_feed:
             raise ValueError("readChangeFeed is for streams: spark.readStream.format('lancefs')")
         _check_schema(pinned.open(), schema, options.read)
-        kind = FilteringReader if _pushes_filters() else LanceReader
+        # Up to PySpark 4.3 the DataFrame keeps what was planned with the filters of one read, and
+        # any other read of it finds only those rows. So they are taken where that is asked for.
+        is_taken = options.read.push_filters and _pushes_filters()
+        kind = FilteringReader if is_taken else LanceReader
         return kind(pinned, options.read, schema)
 
     @brief_about_options
@@ -112,12 +124,14 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
     @brief
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Refused: nothing is ever written to a Lance table."""
-        raise LanceError(
-            f"{self.options.get('path')}: lancefs only reads Lance tables; write them with pylance"
-        )
+        given = {name.lower(): value for name, value in self.options.items()}
+        where = given.get("path") or given.get("location") or "a table of the catalogue"
+        raise LanceError(f"{where}: lancefs only reads Lance tables; write them with pylance")
 
     def _resolved(self, schema: StructType | None) -> tuple[Options, Pinned]:
-        given = self.options or (catalogue.options(schema) if schema is not None else {})
+        given = dict(self.options)
+        if schema is not None and not names_table(given):
+            given = catalogue.options(schema, given)
         options = parse_options(given)
         pinned = self.pinned or pin(options.table, open_table(options.table, options.ref))
         if options.read.filter is not None:  # an error in the text shows before any task runs
@@ -208,6 +222,8 @@ class FilteringReader(LanceReader):
         from lancefs.spark import filters
 
         schema = self.pinned.open().shown_schema
+        for name in TASK_ROW_METADATA:
+            schema = schema.append(ROW_METADATA[name].to_arrow())
         for one in filters_:
             said = filters.expression(one, schema)
             if said is None:
@@ -227,7 +243,7 @@ def _check_schema(version: OpenVersion, schema: StructType, read: ReadOptions) -
 
     Raises:
         ColumnNotFound: The table has no such column.
-        ValueError: A column is of another type.
+        ValueError: A column is of another type, or may be null though the schema says not.
     """
     names = schema.fieldNames()
     if not names:
@@ -239,6 +255,11 @@ def _check_schema(version: OpenVersion, schema: StructType, read: ReadOptions) -
             raise ValueError(
                 f"column {field.name} is {is_}, the schema that was given says {said}; read it as "
                 "it is and cast it in Spark"
+            )
+        if field.nullable and not wanted.nullable:  # Spark would not look for nulls any more
+            raise ValueError(
+                f"column {field.name} may be null, the schema that was given says NOT NULL; leave "
+                "that out"
             )
 
 

@@ -54,7 +54,7 @@ def expression(filter: spark.Filter, schema: pa.Schema) -> pc.Expression | None:
 
     Args:
         filter: What Spark pushes; its columns and values are of Spark's types.
-        schema: The columns of the table.
+        schema: The columns that a task can filter by.
     """
     try:
         said = _expression(filter, schema)
@@ -169,8 +169,8 @@ def _negated(filter: spark.Filter, schema: pa.Schema) -> pc.Expression:
 def _operand(filter: spark.Filter, schema: pa.Schema) -> tuple[pc.Expression, pa.DataType]:
     """The column that a filter is about, in the type that Spark sees (but UUIDs), and that type."""
     attribute: tuple[str, ...] = getattr(filter, "attribute", ())
-    if len(attribute) != 1:
-        raise _Inexact  # members of structs
+    if len(attribute) != 1 or attribute[0] not in schema.names:
+        raise _Inexact  # members of structs, and positions of rows, which a task does not know
     field = schema.field(attribute[0])
     if is_uuid(field):  # its bytes are in the order of its texts
         return pc.field(attribute[0]).cast(UUID_STORAGE), UUID_STORAGE

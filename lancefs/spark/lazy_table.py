@@ -23,7 +23,7 @@ from lancefs.spark.partitions import plan
 from lancefs.spark.pinned_version import open_table, pin
 from lancefs.spark.session import read
 from lancefs.spark.shipping import function
-from lancefs.spark.spark_types import spark_schema
+from lancefs.spark.spark_types import nullable, spark_schema
 from lancefs.spark.stores import absolute
 from lancefs.spark.table_options import Nanoseconds, TableOptions, Unsupported
 from lancefs.table.open_version import OpenVersion
@@ -77,7 +77,7 @@ def table(
     version = open_table(where, wanted)
     names = None if columns is None else list(columns)
     chosen = LanceDataset(version).scanner(names, with_row_id=with_row_id).projected_schema
-    schema = spark_schema(chosen, nanoseconds, unsupported)
+    schema = nullable(spark_schema(chosen, nanoseconds, unsupported))
     if filter is None:
         types = [chosen.field(name).type for name in schema.fieldNames()]
         tasks = plan(

@@ -20,14 +20,13 @@ from lancefs import errors
 from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
 from lancefs.spark import filters
-from lancefs.spark.data_source import NAME, LanceDataSource
+from lancefs.spark.data_source import LanceDataSource
 from lancefs.spark.reading_frame import reading_frame
 from lancefs.spark.requirements import require_java
 from lancefs.spark.shipping import rebuild
 from lancefs.spark.table_options import TASK_ROW_METADATA, Nanoseconds, Unsupported
 
 # Where it is true, Spark hands conditions of a query to Python data sources.
-_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> None:
@@ -110,10 +109,7 @@ def read(
         dataset = LanceDataset(reader.pinned.open())
         filters.check(filter, dataset.with_row_metadata(*TASK_ROW_METADATA).schema)
     register(spark)
-    if spark.conf.get(_PUSHDOWN, "false") != "true":
-        return reading_frame(spark, reader)
-    with explained():
-        return spark.read.format(NAME).options(**options).load()
+    return reading_frame(spark, reader)
 
 
 def start_session(master: str | None = None, app: str = "lancefs") -> SparkSession:

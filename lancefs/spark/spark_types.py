@@ -118,6 +118,11 @@ def spark_schema(
     return spark.StructType(fields)
 
 
+def nullable(schema: spark.StructType) -> spark.StructType:
+    """Return columns as Spark sees them, all of which may be null."""
+    return spark.StructType([spark.StructField(f.name, f.dataType) for f in schema.fields])
+
+
 def read_schema(
     version: OpenVersion, names: Sequence[str] | None = None, with_row_id: bool = False
 ) -> pa.Schema:

@@ -33,7 +33,8 @@ def convert(batch: pa.RecordBatch, target: pa.Schema, nanoseconds: Nanoseconds) 
         nanoseconds: What becomes of nanoseconds.
 
     Raises:
-        UnsupportedFeature: A value does not fit into its Spark type; column and type are named.
+        UnsupportedFeature: A value does not fit into its Spark type, or is null where none may be;
+            column and type are named.
     """
     arrays = [
         _convert_column(array, field, wanted, nanoseconds)
@@ -47,6 +48,8 @@ def convert(batch: pa.RecordBatch, target: pa.Schema, nanoseconds: Nanoseconds) 
 def _convert_column(
     array: pa.Array, field: pa.Field, wanted: pa.Field, nanoseconds: Nanoseconds
 ) -> pa.Array:
+    if array.null_count and not wanted.nullable:
+        raise _unfit(field, "a value is null, and the schema says NOT NULL")
     try:
         return _convert(array, field, wanted.type, nanoseconds)
     except LanceError:

@@ -22,7 +22,7 @@ from lancefs.lance_dataset import LanceDataset
 from lancefs.scan import expressions
 from lancefs.scan.settings import BATCH_ROWS
 from lancefs.spark import filters
-from lancefs.spark.appends import appended
+from lancefs.spark.appends import appended, require_same_fields
 from lancefs.spark.brief_errors import brief, briefly
 from lancefs.spark.change_feed import (
     cannot_be_told,
@@ -136,6 +136,8 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
             manifest = self._manifest(files[version])
             is_feed = self.options.stream.change_feed
             parts = self._changed(files, version) if is_feed else self._new(files, version)
+            if parts:
+                require_same_fields(self.table.url, manifest, self.fields)
             committed = manifest.timestamp.isoformat()
             found += [(version, committed, *part) for part in parts]
         return [InputPartition(value) for value in found]

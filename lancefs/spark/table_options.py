@@ -35,6 +35,7 @@ _NAMES = (
     "nanoseconds",
     "unsupported",
     "useIndex",
+    "pushFilters",
     "followBasePaths",
     "basePaths",
     "storage",
@@ -46,6 +47,8 @@ _NAMES = (
     "readChangeFeed",
 )
 _STORAGE = "storage."
+# What other formats call the options that name a version.
+_ELSEWHERE = {"timestampasof": "asOf", "as-of-timestamp": "asOf", "snapshot-id": "version"}
 # What a task knows of its rows: all but how many come before them in the table.
 TASK_ROW_METADATA = tuple(name for name in ROW_METADATA if name != ROW_OFFSET.name)
 
@@ -94,6 +97,8 @@ class ReadOptions:
         nanoseconds: What becomes of nanoseconds.
         unsupported: What becomes of types that Spark does not have.
         use_index: Whether filters may be looked up in the indices of the table.
+        push_filters: Whether conditions that Spark pushes are taken. Spark up to 4.3 applies them
+            to other reads of the DataFrame, too.
     """
 
     columns: tuple[str, ...] | None = None
@@ -105,6 +110,7 @@ class ReadOptions:
     nanoseconds: Nanoseconds = "error"
     unsupported: Unsupported = "error"
     use_index: bool = True
+    push_filters: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,17 +164,25 @@ def parse_options(given: Mapping[str, str]) -> Options:
     return Options(_table(said), ref, _read(said), _stream(said))
 
 
+def names_table(given: Mapping[str, str]) -> bool:
+    """Return whether options say which table is meant; `location` comes from Spark's catalogue."""
+    return any(name.lower() in ("path", "location") and value for name, value in given.items())
+
+
 def _check_names(said: Mapping[str, str]) -> None:
     known = {name.lower(): name for name in _NAMES}
     for name in said:
         # Spark's catalogue adds options of its own; only what looks like a slip is refused.
-        near = difflib.get_close_matches(name, known, 1, 0.75) if name not in known else []
-        if near and not name.startswith(_STORAGE):
-            raise ValueError(f"lancefs has no option {name!r}; did you mean {known[near[0]]!r}?")
+        if name in known or name.startswith(_STORAGE):
+            continue
+        near = difflib.get_close_matches(name, known, 1, 0.75)
+        meant = _ELSEWHERE.get(name) or (known[near[0]] if near else None)
+        if meant is not None:
+            raise ValueError(f"lancefs has no option {name!r}; did you mean {meant!r}?")
 
 
 def _table(said: Mapping[str, str]) -> TableOptions:
-    path = said.get("path") or said.get("location")  # the latter from Spark's catalogue
+    path = said.get("path") or said.get("location")
     if not path:
         raise ValueError("no table is named: say .load('s3://bucket/t.lance'), or the option path")
     follow = said.get("followbasepaths", "store")
@@ -198,6 +212,7 @@ def _read(said: Mapping[str, str]) -> ReadOptions:
         nanoseconds=nanoseconds,  # type: ignore[arg-type]
         unsupported=unsupported,  # type: ignore[arg-type]
         use_index=_flag(said, "useIndex", "true"),
+        push_filters=_flag(said, "pushFilters"),
     )
 
 

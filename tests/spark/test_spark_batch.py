@@ -132,6 +132,31 @@ def test_a_table_of_the_catalogue_follows_the_newest_version(spark: Any, tmp_pat
         spark.sql("DROP TABLE news")
 
 
+def test_a_query_may_choose_a_version_of_a_table_of_the_catalogue(
+    spark: Any, tmp_path: Path
+) -> None:
+    path = make_table(tmp_path / "t.lance", 1000)
+    append(path, 1000, 10)
+    spark.sql(f"CREATE TABLE chosen USING lancefs OPTIONS (PATH '{path}')")
+    try:
+        (row,) = spark.sql("SELECT count(*) FROM chosen WITH (version = 1)").collect()
+        assert row[0] == 1000
+    finally:
+        spark.sql("DROP TABLE chosen")
+
+
+def test_a_table_of_the_catalogue_with_a_list_of_columns_is_said_to_be_one(
+    spark: Any, table: str
+) -> None:
+    """Spark drops the options, and what lancefs would keep among the columns is not there."""
+    spark.sql(f"CREATE TABLE listed (id bigint) USING lancefs OPTIONS (path '{table}')")
+    try:
+        with pytest.raises(Exception, match="created without a list of columns: CREATE TABLE"):
+            spark.sql("SELECT count(*) FROM listed").collect()
+    finally:
+        spark.sql("DROP TABLE listed")
+
+
 def test_sql_over_a_temporary_view_joins_two_versions(spark: Any, table: str) -> None:
     for version in (1, 2):
         spark.sql(
@@ -183,13 +208,15 @@ def test_the_helper_makes_no_task_for_what_an_index_rules_out(spark: Any, tmp_pa
     assert lancefs.spark.read(spark, path, filter="id = -1").collect() == []
 
 
-def test_the_helper_is_the_format_where_spark_pushes_conditions(spark: Any, table: str) -> None:
-    assert "MapInArrow" in plan_of(lancefs.spark.read(spark, table))
+def test_the_helper_takes_no_conditions_that_spark_would_go_on_using(
+    spark: Any, table: str
+) -> None:
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        frame = lancefs.spark.read(spark, table, columns=["id"]).where("id = 12")
-        assert "BatchScan lancefs" in plan_of(frame)
-        assert ids(frame) == [i for i in expected_ids(table) if i == 12]
+        frame = lancefs.spark.read(spark, table, columns=["id"])
+        assert "MapInArrow" in plan_of(frame)
+        assert ids(frame.where("id = 12")) == [i for i in expected_ids(table) if i == 12]
+        assert ids(frame) == expected_ids(table)
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
@@ -312,6 +339,7 @@ def test_a_path_without_a_table_is_said_to_be_none(spark: Any, tmp_path: Path) -
     [
         ({"version": "99"}, "RefNotFound: .* the table has 1, 2, 3, 4"),
         ({"verison": "1"}, "did you mean 'version'"),
+        ({"timestampAsOf": "2026-01-01"}, "did you mean 'asOf'"),
         ({"columns": "prise"}, "has no column 'prise'; did you mean price"),
         ({"filter": "price >> 1"}, "InvalidFilter: a column or a literal was expected"),
         ({"filter": "prize > 1"}, "ColumnNotFound: .* did you mean 'price'"),
@@ -341,6 +369,12 @@ def test_a_schema_of_other_types_is_refused(spark: Any, table: str) -> None:
     frame = spark.read.format("lancefs").schema("id int").load(table)
     with pytest.raises(Exception, match="column id is bigint, the schema that was given says int"):
         frame.collect()
+
+
+def test_a_schema_without_nulls_is_refused_where_there_may_be_some(spark: Any, table: str) -> None:
+    """Spark believes it, and would find no null."""
+    with pytest.raises(Exception, match=r"column city may be null, .* says NOT NULL"):
+        spark.read.format("lancefs").schema("city string NOT NULL").load(table).count()
 
 
 def test_nothing_is_written(spark: Any, table: str) -> None:

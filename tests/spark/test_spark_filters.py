@@ -144,10 +144,15 @@ END_TO_END = [
 ]
 
 
+def taking(spark: Any) -> Any:
+    """The format, taking what Spark pushes: for a DataFrame that is read once."""
+    return spark.read.format("lancefs").option("pushFilters", "true")
+
+
 @pytest.mark.parametrize("condition", END_TO_END)
 def test_pushed_or_not_the_rows_are_the_same(spark: Any, table: str, condition: str) -> None:
-    frame = spark.read.format("lancefs").load(table)
-    expected = frame.where(condition).select("row").toArrow()
+    expected = spark.read.format("lancefs").load(table).where(condition).select("row").toArrow()
+    frame = taking(spark).load(table)
     spark.conf.set(PUSHDOWN, "true")
     try:
         assert frame.where(condition).select("row").toArrow().equals(expected)
@@ -158,10 +163,38 @@ def test_pushed_or_not_the_rows_are_the_same(spark: Any, table: str, condition: 
 def test_filters_reach_the_scan(spark: Any, table: str) -> None:
     spark.conf.set(PUSHDOWN, "true")
     try:
-        frame = spark.read.format("lancefs").load(table).where(END_TO_END[0])
+        frame = taking(spark).load(table).where(END_TO_END[0])
         plan = frame._jdf.queryExecution().executedPlan().toString()
         assert "Filter (" not in plan  # nothing is left for Spark to test
         assert sorted(row.row for row in frame.select("row").collect()) == [0, 3]
+    finally:
+        spark.conf.set(PUSHDOWN, "false")
+
+
+def test_conditions_of_one_read_are_not_those_of_another(spark: Any, table: str) -> None:
+    """Spark up to 4.3 goes on with those that it pushed, also in another part of a query."""
+    spark.conf.set(PUSHDOWN, "true")
+    try:
+        frame = spark.read.format("lancefs").load(table)
+        few = frame.where("row < 3")
+        assert (few.count(), frame.count()) == (3, 8)
+        assert few.union(frame).count() == 11
+        assert few.union(frame.where("row >= 6")).count() == 5
+    finally:
+        spark.conf.set(PUSHDOWN, "false")
+
+
+def test_row_metadata_is_filtered_by(spark: Any, table: str) -> None:
+    """Spark pushes conditions on these columns, too; the position is left to it."""
+    names = "row,_rowid,_rowaddr,_rowoffset,_row_created_at_version"
+    reader = taking(spark).option("columns", names)
+    condition = "_rowid IN (2, 3, 5) AND _rowaddr > 2 AND _row_created_at_version = 1"
+    spark.conf.set(PUSHDOWN, "true")
+    try:
+        frame = reader.load(table).where(condition)
+        assert "Filter (" not in frame._jdf.queryExecution().executedPlan().toString()
+        assert sorted(row.row for row in frame.collect()) == [3, 5]
+        assert [row.row for row in reader.load(table).where("_rowoffset = 6").collect()] == [6]
     finally:
         spark.conf.set(PUSHDOWN, "false")
 

@@ -102,6 +102,21 @@ def test_any_value_may_name_a_directory(spark: Any, tmp_path: Path) -> None:
         lancefs.spark.materialize(spark, path, str(tmp_path / "other"), partition_by=["name"])
 
 
+def test_names_of_directories_have_the_types_of_their_columns(spark: Any, tmp_path: Path) -> None:
+    """Spark would guess them from the names."""
+    table = pa.table({"id": [1, 2, 3], "code": ["01", "1", None], "flag": [True, False, None]})
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(table, path)
+    out = str(tmp_path / "out")
+    done = lancefs.spark.materialize(spark, path, out, partition_by=["code", "flag"])
+    found = done.to_spark(spark).select("id", "code", "flag").orderBy("id")
+    assert [row.asDict() for row in found.collect()] == table.to_pylist()
+    named = table.set_column(1, "code", [["__HIVE_DEFAULT_PARTITION__"] * 3])
+    lance.write_dataset(named, path, mode="overwrite")
+    with pytest.raises(UnsupportedFeature, match="code holds the text __HIVE_DEFAULT_PARTITION__"):
+        lancefs.spark.materialize(spark, path, out, partition_by=["code"])
+
+
 def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     files = Files(str(tmp_path))
     with files.create("data/a") as file:

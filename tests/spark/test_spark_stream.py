@@ -209,6 +209,57 @@ def test_a_stream_has_todays_columns_and_may_filter_by_others(spark: Any, tmp_pa
         assert [(row.id, row.twice) for row in found] == [(0, None), (4, None), (8, 1.0)]
 
 
+def test_a_column_that_is_never_null_is_where_older_versions_lack_it(
+    spark: Any, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "t.lance")
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    lance.write_dataset(pa.table({"id": [1, 2]}, schema), path)
+    lance.dataset(path).add_columns({"twice": "id * 2"})
+    assert not lance.dataset(path).schema.field("twice").nullable
+    run(stream(spark, path, startingVersion=1), tmp_path)
+    found = spark.read.parquet(str(tmp_path / "out")).orderBy("id").collect()
+    assert [(row.id, row.twice) for row in found] == [(1, None), (2, None)]
+    reader = spark.readStream.format("lancefs").option("startingVersion", 1)
+    stated = reader.schema("id bigint NOT NULL, twice bigint NOT NULL").load(path)
+    with pytest.raises(Exception, match=r"column twice .*is null, and the schema says NOT NULL"):
+        run(stated, tmp_path / "stated")
+
+
+@pytest.mark.parametrize("feed", ["false", "true"])
+@pytest.mark.parametrize("is_cast", [True, False])
+def test_a_column_in_place_of_another_one_is_an_error(
+    tmp_path: Path, feed: str, is_cast: bool
+) -> None:
+    """Its values in the versions before would all be null."""
+    path = make_table(tmp_path / "t.lance", 8, enable_stable_row_ids=True)
+    if is_cast:
+        lance.dataset(path).alter_columns({"path": "price", "data_type": pa.float32()})
+    else:
+        lance.dataset(path).drop_columns(["price"])
+        lance.dataset(path).add_columns({"price": "cast(id as double)"})
+    options = {"path": path, "startingVersion": "1", "readChangeFeed": feed}
+    source = LanceDataSource(options)
+    reader = source.streamReader(source.schema())
+    with pytest.raises(UnsupportedFeature, match=r"column 'price' of version 1 is not the one"):
+        reader.partitions({"version": 0}, {"version": 1})
+    others = LanceDataSource({**options, "columns": "id,city"})
+    assert others.streamReader(others.schema()).partitions({"version": 0}, {"version": 1})
+
+
+def test_a_restored_version_is_an_error_where_it_brings_rows_back(tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance", 8)
+    append(path, 8, 4)
+    lance.dataset(path, version=1).restore()  # takes rows away
+    lance.dataset(path).delete("id = 1")
+    lance.dataset(path, version=1).restore()
+    source = LanceDataSource({"path": path, "startingVersion": "1"})
+    reader = source.streamReader(source.schema())
+    assert len(reader.partitions({"version": 0}, {"version": 4})) == 2
+    with pytest.raises(Exception, match=r"version 5 \(Restore\) changes or replaces rows"):
+        reader.partitions({"version": 4}, {"version": 5})
+
+
 def test_an_update_is_an_error_unless_passed_over(spark: Any, tmp_path: Path) -> None:
     path = make_table(tmp_path / "t.lance", 100)
     lance.dataset(path).update({"price": "0.0"}, where="id = 3")

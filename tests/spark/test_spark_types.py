@@ -200,9 +200,11 @@ def test_decimals_of_many_digits_come_as_texts_or_not_at_all(spark: Any, tmp_pat
     rows = texts.orderBy("id").collect()
     assert [row.d for row in rows] == expected
     assert [row.s.d for row in rows] == expected
+    options = {"unsupported": "string", "pushFilters": "true"}
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        assert [row.id for row in texts.where("d = '-0.50'").collect()] == [2]
+        pushing = spark.read.format("lancefs").options(**options).load(path)
+        assert [row.id for row in pushing.where("d = '-0.50'").collect()] == [2]
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 

@@ -161,8 +161,9 @@ def test_conditions_keep_the_rows_that_spark_keeps(
     own = spark.read.parquet(str(tmp_path / "own"))
     flags = [f"({condition}) AS c{n}" for n, condition in enumerate(CONDITIONS)]
     rows = own.selectExpr("row", *flags).orderBy("row").collect()
+    reader = spark.read.format("lancefs").option("pushFilters", "true")
     for n, condition in enumerate(CONDITIONS):
-        found = frame.where(condition).orderBy("row").select("row").collect()
+        found = reader.load(table).where(condition).orderBy("row").select("row").collect()
         assert [row.row for row in found] == [row.row for row in rows if row[f"c{n}"]], condition
 
 

@@ -181,9 +181,10 @@ def check_partition_columns(schema: pa.Schema, by: tuple[str, ...]) -> None:
 def _text(name: str, value: Any) -> str:
     if value is None:
         return NULL_DIRECTORY
-    if value == "":  # Hive has no name for it, and Spark reads it as null
+    if value in ("", NULL_DIRECTORY):  # Hive has no name for these, and Spark reads them as null
+        text = f"the text {value}" if value else "an empty text"
         raise UnsupportedFeature(
-            f"column {name} holds an empty text, which cannot name a directory; choose other "
-            "columns to partition by"
+            f"column {name} holds {text}, which cannot name a directory; choose other columns to "
+            "partition by"
         )
     return quote(str(value).lower() if isinstance(value, bool) else str(value), safe=" ")
