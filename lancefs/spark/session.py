@@ -26,8 +26,6 @@ from lancefs.spark.requirements import require_java
 from lancefs.spark.shipping import rebuild
 from lancefs.spark.table_options import TASK_ROW_METADATA, Nanoseconds, Unsupported
 
-# Where it is true, Spark hands conditions of a query to Python data sources.
-
 
 def register(spark: SparkSession) -> None:
     """Make the format `lancefs` known to a session, for `spark.read`, `readStream` and SQL.
