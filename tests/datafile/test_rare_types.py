@@ -263,3 +263,20 @@ def test_vectors_behind_silent_control_words(tmp_path: Path) -> None:
     for ranges in ([(0, 3)], [(1, 2)]):
         (array,) = run([(reader.container.file, reader.read(field, ranges))])
         assert array.to_pylist() == [row for a, b in ranges for row in vectors[a:b].tolist()]
+
+
+@pytest.mark.parametrize("has_validity", [True, False])
+def test_lists_of_nulls_in_fixed_size_lists_have_no_bytes_in_the_pages_of_pylance_4(
+    has_validity: bool, tmp_path: Path
+) -> None:
+    layout = FullZipLayout(num_items=2, num_visible_items=2, bits_per_value=8 * has_validity)
+    lists = layout.value_compression.fixed_size_list
+    lists.items_per_value, lists.has_validity = 2, has_validity
+    lists.values.constant.SetInParent()
+    layout.layers.append(REPDEF_ALL_VALID_ITEM)
+    page = PageOf(2, PageLayout(full_zip_layout=layout), [b"\1\3" if has_validity else b""])
+    reader = StructuralReader(write_file(tmp_path / "t.lance", [ColumnOf([page])]), {0: 0})
+    pairs = Field(0, "v", "fixed_size_list:fixed_size_list:float:3:2")
+    (array,) = run([(reader.container.file, reader.read(pairs, [(0, 2)]))])
+    nulls = [None] * 3
+    assert array.to_pylist() == [[nulls, None if has_validity else nulls], [nulls, nulls]]

@@ -251,7 +251,8 @@ def _check_values(values: Block, field: Field, data_type: pa.DataType, layer: Un
         return zeros(data_type, values.length)
     if pa.types.is_fixed_size_list(data_type):
         items = Constant(None, values.length * data_type.list_size)
-        return FixedSizeList(data_type.list_size, items, None, values.length)
+        is_null = np.broadcast_to(np.False_, items.length)
+        return FixedSizeList(data_type.list_size, items, is_null, values.length)
     if field.logical_type != "struct" or field.children:
         raise CorruptFile("a page without values has slots that are not null")
     return values

@@ -25,7 +25,7 @@ from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.encodings.registry import Chunked
 from lancefs.datafile.v2_1.levels import DecodedPage, Level, parse_layers, visible_levels
 from lancefs.errors import CorruptFile, UnsupportedFeature
-from lancefs.proto.encodings_v2_1_pb2 import FullZipLayout
+from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, FullZipLayout
 from lancefs.storage import ByteRange, Bytes, Reads
 
 
@@ -234,9 +234,16 @@ def _width(layout: FullZipLayout) -> int:
     """Return the bytes of a value, or of the length before it."""
     if layout.WhichOneof("details") != "bits_per_value":
         return _byte_width(layout.bits_per_offset)
-    if layout.value_compression.HasField("constant") and not layout.bits_per_value:
-        return 0  # pylance 2 writes wide values like this where all are null
+    if not layout.bits_per_value and _is_constant(layout.value_compression):
+        return 0  # releases from 0.39 to 4 write wide values like this where all are null
     return _byte_width(layout.bits_per_value)
+
+
+def _is_constant(encoding: CompressiveEncoding) -> bool:
+    """Whether values, or the items of fixed-size lists of any depth, take no bytes."""
+    while encoding.HasField("fixed_size_list"):
+        encoding = encoding.fixed_size_list.values
+    return encoding.HasField("constant")
 
 
 def _byte_width(bits: int) -> int:
