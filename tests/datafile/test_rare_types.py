@@ -25,9 +25,13 @@ from lancefs.datafile.validity import validity_of
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import (
     REPDEF_ALL_VALID_ITEM,
+    REPDEF_EMPTYABLE_LIST,
     REPDEF_NULLABLE_ITEM,
+    REPDEF_NULLABLE_LIST,
+    ConstantLayout,
     FullZipLayout,
     PageLayout,
+    RepDefLayer,
 )
 from lancefs.storage import run
 
@@ -280,3 +284,17 @@ def test_lists_of_nulls_in_fixed_size_lists_have_no_bytes_in_the_pages_of_pylanc
     (array,) = run([(reader.container.file, reader.read(pairs, [(0, 2)]))])
     nulls = [None] * 3
     assert array.to_pylist() == [[nulls, None if has_validity else nulls], [nulls, nulls]]
+
+
+@pytest.mark.parametrize(
+    ("layer", "row"), [(REPDEF_EMPTYABLE_LIST, []), (REPDEF_NULLABLE_LIST, None)]
+)
+def test_lists_without_items_have_no_levels_in_the_pages_of_pylance_4(
+    layer: RepDefLayer.ValueType, row: list[int] | None, tmp_path: Path
+) -> None:
+    layout = ConstantLayout(layers=[layer, REPDEF_NULLABLE_ITEM])
+    page = PageOf(3, PageLayout(constant_layout=layout), [b"", b""])
+    reader = StructuralReader(write_file(tmp_path / "t.lance", [ColumnOf([page])]), {1: 0})
+    lists = Field(0, "l", "list", children=(Field(1, "item", "int32"),))
+    (array,) = run([(reader.container.file, reader.read(lists, [(0, 2)]))])
+    assert array.to_pylist() == [row, row]
