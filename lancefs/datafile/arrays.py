@@ -417,7 +417,13 @@ def is_text(data_type: pa.DataType) -> bool:
 def _fixed_size_list(block: FixedSizeList, data_type: pa.DataType, valid: Mask | None) -> pa.Array:
     if not pa.types.is_fixed_size_list(data_type) or data_type.list_size != block.dimension:
         raise CorruptFile(f"lists of {block.dimension} items where {data_type} was expected")
-    items = to_arrow(block.items, data_type.value_type, block.validity)
+    values, kind = block.items, data_type.value_type
+    if pa.types.is_fixed_size_list(kind) and isinstance(values, Constant) and values.value is None:
+        # Releases from 0.39 to 4 of pylance wrote lists of nulls like this. The validity, not the
+        # missing values, tells which lists are null.
+        inner = Constant(None, values.length * kind.list_size)
+        values = FixedSizeList(kind.list_size, inner, None, values.length)
+    items = to_arrow(values, kind, block.validity)
     return pa.Array.from_buffers(
         data_type, block.length, [bitmap(valid)], _null_count(valid), children=[items]
     )

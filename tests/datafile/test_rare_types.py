@@ -21,12 +21,17 @@ from lancefs.datafile.outlines import outline_of
 from lancefs.datafile.v2_1.layouts.fullzip_page import FullZipPage
 from lancefs.datafile.v2_1.null_free_pages import known_without_nulls
 from lancefs.datafile.v2_1.reader import StructuralReader
+from lancefs.datafile.validity import validity_of
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import (
     REPDEF_ALL_VALID_ITEM,
+    REPDEF_EMPTYABLE_LIST,
     REPDEF_NULLABLE_ITEM,
+    REPDEF_NULLABLE_LIST,
+    ConstantLayout,
     FullZipLayout,
     PageLayout,
+    RepDefLayer,
 )
 from lancefs.storage import run
 
@@ -185,6 +190,10 @@ def test_fixed_size_lists_of_nulls_have_no_bytes_in_the_pages_of_pylance_2(tmp_p
     vectors = Field(0, "v", "fixed_size_list:float:2")
     (array,) = run([(reader.container.file, reader.read(vectors, [(0, 3)]))])
     assert array.to_pylist() == [[None, None], None, [None, None]]
+    for reduced in (validity_of(vectors), outline_of(vectors)):
+        assert reduced is not None
+        (array,) = run([(reader.container.file, reader.read(reduced, [(0, 3)]))])
+        assert array.is_valid().to_pylist() == [True, False, True]
 
 
 def test_lists_of_nulls_are_not_taken_for_valid_throughout(tmp_path: Path) -> None:
@@ -198,3 +207,94 @@ def test_lists_of_nulls_are_not_taken_for_valid_throughout(tmp_path: Path) -> No
     array, is_valid = run([(reader.container.file, step) for step in steps])
     assert array.to_pylist() == [[None, None], [None, None]]
     assert not is_valid
+
+
+def silent(values: list[bytes], bits_per_offset: int = 0, word: bytes = b"\0") -> PageOf:
+    """Make a full-zip page as pylance 4 did of valid rows of a batch that has nulls elsewhere."""
+    rows = len(values)
+    layout = FullZipLayout(num_items=rows, num_visible_items=rows)
+    layout.layers.append(REPDEF_NULLABLE_ITEM)
+    flat = layout.value_compression
+    if not bits_per_offset:
+        layout.bits_per_value = 8 * len(values[0])
+        flat.flat.bits_per_value = 8 * len(values[0])
+        data = b"".join(word + value for value in values)
+        return PageOf(rows, PageLayout(full_zip_layout=layout), [data])
+    layout.bits_per_offset = bits_per_offset
+    flat.variable.offsets.flat.bits_per_value = bits_per_offset
+    zipped = [word + len(v).to_bytes(bits_per_offset // 8, "little") + v for v in values]
+    index = np.cumsum([0, *map(len, zipped)]).astype("<u4").tobytes()
+    return PageOf(rows, PageLayout(full_zip_layout=layout), [b"".join(zipped), index])
+
+
+@pytest.mark.parametrize("kind", ["fixed_size_binary:3", "binary", "large_binary"])
+def test_silent_control_words_of_pylance_4_are_passed_over(kind: str, tmp_path: Path) -> None:
+    values = [b"abc", b"\0\0\0", b"xyz"]
+    if kind.endswith("binary"):
+        values = [b"", b"\0" * 255, b"x" * 256]
+    page = silent(values, {"binary": 32, "large_binary": 64}.get(kind, 0))
+    reader = StructuralReader(write_file(tmp_path / "t.lance", [ColumnOf([page])]), {0: 0})
+    field = Field(0, "b", kind)
+    for ranges in ([(0, 3)], [(0, 1), (2, 3)], [(1, 3)]):
+        (array,) = run([(reader.container.file, reader.read(field, ranges))])
+        assert array.to_pylist() == [value for a, b in ranges for value in values[a:b]]
+    outline = outline_of(field)
+    assert outline is not None
+    (array,) = run([(reader.container.file, reader.read(outline, [(0, 3)]))])
+    lengths = [0] * 3 if ":" in kind else [len(value) for value in values]
+    assert array.to_pylist() == lengths
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_lengths_are_not_taken_for_silent_control_words(bits: int, tmp_path: Path) -> None:
+    """The low byte of a length of 256 is zero, too."""
+    text = b"\1" + bytes(255)
+    page = silent([text, text], bits, word=b"")
+    reader = StructuralReader(write_file(tmp_path / "t.lance", [ColumnOf([page])]), {0: 0})
+    field = Field(0, "b", "binary" if bits == 32 else "large_binary")
+    (array,) = run([(reader.container.file, reader.read(field, [(0, 2)]))])
+    assert array.to_pylist() == [text, text]
+
+
+def test_vectors_behind_silent_control_words(tmp_path: Path) -> None:
+    vectors = np.arange(12, dtype="<f4").reshape(3, 4)
+    page = silent([vector.tobytes() for vector in vectors])
+    layout = page.encoding.full_zip_layout
+    layout.value_compression.fixed_size_list.items_per_value = 4
+    layout.value_compression.fixed_size_list.values.flat.bits_per_value = 32
+    reader = StructuralReader(write_file(tmp_path / "t.lance", [ColumnOf([page])]), {0: 0})
+    field = Field(0, "v", "fixed_size_list:float:4")
+    for ranges in ([(0, 3)], [(1, 2)]):
+        (array,) = run([(reader.container.file, reader.read(field, ranges))])
+        assert array.to_pylist() == [row for a, b in ranges for row in vectors[a:b].tolist()]
+
+
+@pytest.mark.parametrize("has_validity", [True, False])
+def test_lists_of_nulls_in_fixed_size_lists_have_no_bytes_in_the_pages_of_pylance_4(
+    has_validity: bool, tmp_path: Path
+) -> None:
+    layout = FullZipLayout(num_items=2, num_visible_items=2, bits_per_value=8 * has_validity)
+    lists = layout.value_compression.fixed_size_list
+    lists.items_per_value, lists.has_validity = 2, has_validity
+    lists.values.constant.SetInParent()
+    layout.layers.append(REPDEF_ALL_VALID_ITEM)
+    page = PageOf(2, PageLayout(full_zip_layout=layout), [b"\1\3" if has_validity else b""])
+    reader = StructuralReader(write_file(tmp_path / "t.lance", [ColumnOf([page])]), {0: 0})
+    pairs = Field(0, "v", "fixed_size_list:fixed_size_list:float:3:2")
+    (array,) = run([(reader.container.file, reader.read(pairs, [(0, 2)]))])
+    nulls = [None] * 3
+    assert array.to_pylist() == [[nulls, None if has_validity else nulls], [nulls, nulls]]
+
+
+@pytest.mark.parametrize(
+    ("layer", "row"), [(REPDEF_EMPTYABLE_LIST, []), (REPDEF_NULLABLE_LIST, None)]
+)
+def test_lists_without_items_have_no_levels_in_the_pages_of_pylance_4(
+    layer: RepDefLayer.ValueType, row: list[int] | None, tmp_path: Path
+) -> None:
+    layout = ConstantLayout(layers=[layer, REPDEF_NULLABLE_ITEM])
+    page = PageOf(3, PageLayout(constant_layout=layout), [b"", b""])
+    reader = StructuralReader(write_file(tmp_path / "t.lance", [ColumnOf([page])]), {1: 0})
+    lists = Field(0, "l", "list", children=(Field(1, "item", "int32"),))
+    (array,) = run([(reader.container.file, reader.read(lists, [(0, 2)]))])
+    assert array.to_pylist() == [row, row]

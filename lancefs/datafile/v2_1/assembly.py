@@ -21,6 +21,7 @@ from lancefs.datafile.decimals import decimal64_block
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels.strings import LARGEST
 from lancefs.datafile.logical_types import is_list
+from lancefs.datafile.outlines import zeros
 from lancefs.datafile.packed_structs import without_dropped
 from lancefs.datafile.page_ranges import join_arrays, join_columns
 from lancefs.datafile.v2_1.encodings.registry import MAX_VALUES
@@ -239,16 +240,19 @@ def _join(leaf: LeafField, groups: Sequence[PageGroup], data_type: pa.DataType) 
 def _check_values(values: Block, field: Field, data_type: pa.DataType, layer: Unravelled) -> Block:
     """Return the values of a page; of a page without values, check that its slots need none.
 
-    Null slots and structs without members need no values. Releases from about 2 to 10 of pylance
-    also left out the items of fixed-size lists that are all null, in lists that are not.
+    Null slots and structs without members need no values. Releases from 0.39 to 10 of pylance also
+    left out the items of fixed-size lists that are all null, in lists that are not.
     """
     if not (isinstance(values, Constant) and values.value is None and layer.length):
         return values
     if layer.validity is not None and not layer.validity.any():
         return values
+    if field.is_validity:  # they may be such lists, which the field does not tell any more
+        return zeros(data_type, values.length)
     if pa.types.is_fixed_size_list(data_type):
         items = Constant(None, values.length * data_type.list_size)
-        return FixedSizeList(data_type.list_size, items, None, values.length)
+        is_null = np.broadcast_to(np.False_, items.length)
+        return FixedSizeList(data_type.list_size, items, is_null, values.length)
     if field.logical_type != "struct" or field.children:
         raise CorruptFile("a page without values has slots that are not null")
     return values

@@ -145,6 +145,8 @@ def _plan_zipped(layout: FullZipLayout, page: Page, structs: int) -> _PlannedPag
         return None
     if layout.bits_def > _LEVEL_BITS:
         return None
+    if not has_levels and any(layer.levels for layer in layers):
+        return None  # there may be silent control words; see `fullzip_page`
     form, encoding = PointForm.STRINGS, layout.value_compression
     if encoding.WhichOneof("compression") == "fsst":
         form, encoding = PointForm.CODES, encoding.fsst.values

@@ -52,6 +52,11 @@ class ConstantPage:
         self.page = page
         self.layout = layout
         self.layers = parse_layers(layout.layers)
+        # Releases from 0.39 to 4 wrote pages of lists without items with the outermost layer first,
+        # and left out their levels. An innermost layer is never a list.
+        self.lacks_levels = bool(self.layers) and self.layers[0].is_list
+        if self.lacks_levels:
+            self.layers = self.layers[::-1]
         self.has_value_buffer = len(page.buffers) % 2 == 1
         if len(page.buffers) > 3:
             raise CorruptFile(f"a constant page of {len(page.buffers)} buffers")
@@ -103,6 +108,8 @@ class ConstantPage:
 
     def _without_levels(self, rows: int) -> DecodedPage:
         """Return rows of a page that has one value, or one kind of null, throughout."""
+        if self.lacks_levels:
+            return self._without_items(rows)
         values = self._values(rows)
         nulls = None
         if isinstance(values, Constant) and values.value is None:
@@ -110,6 +117,15 @@ class ConstantPage:
                 raise CorruptFile("an all-null page whose layers do not tell which null it has")
             nulls = np.ones(rows, np.uint16)
         return DecodedPage(values, None, nulls, self.layers, rows).check()
+
+    def _without_items(self, rows: int) -> DecodedPage:
+        """Return lists that are all null or all empty, whose levels the writer left out."""
+        *inner, outermost = self.layers
+        if outermost.levels != 1 or any(layer.is_list for layer in inner):
+            raise CorruptFile("an all-null page whose layers do not tell which null it has")
+        level = sum(layer.levels for layer in self.layers)
+        rep, definition = np.ones(rows, np.uint16), np.full(rows, level, np.uint16)
+        return DecodedPage(Constant(None, 0), rep, definition, self.layers, rows).check()
 
     def _values(self, count: int) -> Block:
         if self.layout.HasField("inline_value"):

@@ -4,6 +4,10 @@ Docs: format/file/encoding, "Full-zip page layout". An item is a control word (i
 value. A length precedes a value of variable width; a null has neither length nor value; an
 invisible item is a control word alone. For rows of variable width or with lists, a second buffer is
 an index: the start of each row, and the end of the last one.
+
+Releases from 0.36 to 4 of pylance wrote *silent* control words: where the rows of a page have no
+nulls, but the batch that they are a slice of has some, each row begins with a byte of zero, while
+the description says that levels take no bits. Found in files of 0.36, 0.39, 2.0 and 4.0.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.encodings.registry import Chunked
 from lancefs.datafile.v2_1.levels import DecodedPage, Level, parse_layers, visible_levels
 from lancefs.errors import CorruptFile, UnsupportedFeature
-from lancefs.proto.encodings_v2_1_pb2 import FullZipLayout
+from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, FullZipLayout
 from lancefs.storage import ByteRange, Bytes, Reads
 
 
@@ -50,7 +54,8 @@ class FullZipPage:
         layers: The layers of the levels, innermost first.
         top: Number of list layers, which is the repetition level of a new row.
         visible: Highest definition level at which an item still has a value.
-        word: Bytes of a control word.
+        word: Bytes of a control word; of values of variable width, without silent ones.
+        may_be_silent: Whether there may be control words that the description does not tell of.
         is_fixed: Whether all values have the same width.
         width: Bytes of a value, or of the length before it.
         has_index: Whether a second buffer holds the starts of rows.
@@ -65,6 +70,10 @@ class FullZipPage:
         self.word = _word_size(layout.bits_rep, layout.bits_def)
         self.is_fixed = layout.WhichOneof("details") == "bits_per_value"
         self.width = _width(layout)
+        has_levels = any(layer.levels for layer in self.layers)
+        self.may_be_silent = has_levels and not (self.word or self.top)
+        if self.may_be_silent and self.is_fixed:
+            self.word = self._silent_byte_of_fixed()
         if not self.is_fixed and self.width not in (1, 2, 4, 8):
             raise CorruptFile(f"full-zip values with length prefixes of {self.width} bytes")
         if self.top and not self.word:
@@ -91,7 +100,28 @@ class FullZipPage:
         none = np.empty(0, np.int64)
         starts = np.concatenate([none, *(of_range[:-1] for of_range in moved)])
         ends = np.concatenate([none, *(of_range[1:] for of_range in moved)])
-        return self._decode_rows(_concatenate(buffers), starts, ends).check()
+        data = _concatenate(buffers)
+        if self.may_be_silent and not self.is_fixed:
+            starts = starts + self._silent_byte(data, starts, ends)
+        return self._decode_rows(data, starts, ends).check()
+
+    def _silent_byte_of_fixed(self) -> int:
+        """Return the bytes of a silent control word before values of one width: 0 or 1."""
+        start, end = self.page.buffers[0] if self.page.buffers else (0, 0)
+        return int(end - start == self.page.rows * (1 + self.width))
+
+    def _silent_byte(self, data: Bytes, starts: Ints, ends: Ints) -> int:
+        """Return the bytes of a silent control word before lengths: 0 or 1.
+
+        No row is null, so that the length of the first one tells: it is that of the rest of the row
+        at only one of both places, since rows are shorter than 4 GiB.
+        """
+        if not len(starts):
+            return 0
+        start, behind = int(starts[0]), 1 + self.width
+        head = data[start : start + behind].tobytes()
+        rest = int(ends[0]) - start - behind
+        return int(head[:1] == b"\0" and int.from_bytes(head[1:], "little") == rest)
 
     def row_bounds(self, ranges: Sequence[RowRange]) -> Reads[list[Ints]]:
         """Read the start of each row, and the end of the last row, of each range."""
@@ -204,9 +234,16 @@ def _width(layout: FullZipLayout) -> int:
     """Return the bytes of a value, or of the length before it."""
     if layout.WhichOneof("details") != "bits_per_value":
         return _byte_width(layout.bits_per_offset)
-    if layout.value_compression.HasField("constant") and not layout.bits_per_value:
-        return 0  # pylance 2 writes wide values like this where all are null
+    if not layout.bits_per_value and _is_constant(layout.value_compression):
+        return 0  # releases from 0.39 to 4 write wide values like this where all are null
     return _byte_width(layout.bits_per_value)
+
+
+def _is_constant(encoding: CompressiveEncoding) -> bool:
+    """Whether values, or the items of fixed-size lists of any depth, take no bytes."""
+    while encoding.HasField("fixed_size_list"):
+        encoding = encoding.fixed_size_list.values
+    return encoding.HasField("constant")
 
 
 def _byte_width(bits: int) -> int:

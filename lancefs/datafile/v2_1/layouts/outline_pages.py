@@ -94,7 +94,8 @@ class _ZippedOutline(FullZipPage):
     def read(self, ranges: Sequence[RowRange]) -> Reads[DecodedPage]:
         """Read rows, ascending and disjoint, within the page."""
         has_one_level = sum(layer.levels for layer in self.layers) <= 1
-        if self.is_fixed or self.top or not has_one_level:  # the row index does not tell nulls
+        # The row index tells neither nulls of several levels nor silent control words.
+        if self.is_fixed or self.top or not has_one_level or self.may_be_silent:
             return (yield from super().read(ranges))
         bounds = yield from self.row_bounds(ranges)
         sizes = np.concatenate([np.empty(0, np.int64), *(np.diff(rows) for rows in bounds)])
