@@ -183,7 +183,7 @@ class ViewedVersion:
         return [self._by_name[name] for name in selection.columns]
 
 
-class _Found(NamedTuple):
+class _FoundVersion(NamedTuple):
     """Where a version was found, and when, by a monotonic clock."""
 
     resolved: Resolved
@@ -206,7 +206,7 @@ class OpenTables:
         self.layouts = layouts
         self.max_memory = max_memory
         self.tables: set[str] = set()  # directories that are tables
-        self.found: dict[tuple[str, str | None, int], _Found] = {}
+        self.found: dict[tuple[str, str | None, int], _FoundVersion] = {}
         self.versions: BudgetCache[tuple[str, str | None, int, str], ViewedVersion] = BudgetCache(
             OPEN_BUDGET
         )
@@ -393,5 +393,5 @@ class TableSession:
         self._opened.found.pop(self._key(resolved), None)
 
     def _remember(self, resolved: Resolved) -> Resolved:
-        self._opened.found[self._key(resolved)] = _Found(resolved, time.monotonic())
+        self._opened.found[self._key(resolved)] = _FoundVersion(resolved, time.monotonic())
         return resolved
