@@ -27,12 +27,10 @@ FILES = ("bitmap_page_lookup.lance",)
 
 # Bitmaps that are read together.
 _BITMAPS_AT_ONCE = 256
-# Bitmaps whose rows are counted rather than estimated, at most, and bytes of a remote file in which
-# that is done: they are read for it.
-_COUNTED = 16
-_COUNTED_BYTES = 4 * 1024 * 1024
+# Bitmaps whose rows are counted rather than estimated, at most: they are read for it.
+COUNTED = 16
 # Bytes of bitmaps that are kept once they were counted, so that a remote one is read once only.
-_RECENT_BYTES = _COUNTED_BYTES
+_RECENT_BYTES = 4 * 1024 * 1024
 # Memory of the open file, about.
 _READER_BYTES = 8 * 1024
 
@@ -88,9 +86,7 @@ class Bitmap:
         Raises:
             CorruptFile: The index is damaged.
         """
-        file = self._file.file
-        is_cheap = file.store.is_local or file.size <= _COUNTED_BYTES
-        if len(pages) > _COUNTED or not is_cheap:
+        if len(pages) > COUNTED or not self._file.is_cheap:
             return self._rows * len(pages) // max(len(self._keys), 1)
         if (self._counts[pages] < 0).any():
             self._counts[pages] = [one.num_rows for one in self.maps_of(pages)]
@@ -126,7 +122,7 @@ class Bitmap:
         """
         for start in range(0, len(pages), _BITMAPS_AT_ONCE):
             group = pages[start : start + _BITMAPS_AT_ONCE]
-            few = len(pages) <= _COUNTED
+            few = len(pages) <= COUNTED
             with locating(self._file.url):
                 bitmaps = self._kept_bitmaps(group) if few else self._bitmaps(as_ranges(group))
                 yield from (AddressMap(data) for data in bitmaps)

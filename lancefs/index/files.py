@@ -23,6 +23,8 @@ from lancefs.storage import TAIL, ByteRange, Bytes, File, read_all, run
 
 # The end of a data file: two version numbers, and the magic.
 _VERSIONS = struct.Struct("<HH4s")
+# Bytes of a remote file of which parts are read to count what they name.
+_SMALL_BYTES = 4 * 1024 * 1024
 
 
 class IndexReader:
@@ -72,6 +74,11 @@ class IndexReader:
     def reads_spans(self) -> bool:
         """Whether spans of rows that lie apart are read at once, by a kernel that finds them."""
         return self.file.is_in_memory and not self._has_nodes
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether parts are read to estimate what a look-up costs: the file is local, or small."""
+        return self.file.store.is_local or self.file.size <= _SMALL_BYTES
 
     @property
     def url(self) -> str:

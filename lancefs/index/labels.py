@@ -19,6 +19,7 @@ from lancefs.datafile.buffers import Ints
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import locating
 from lancefs.index.address_maps import expanded, read_map
+from lancefs.index.bitmap import COUNTED
 from lancefs.index.contents import Item, Leaf, Wanted, evaluate, leaves
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest
@@ -42,7 +43,7 @@ class LabelList:
 
     Args:
         file: The file of the items and their rows.
-        rows: Rows of the table, by which the rows of an item are estimated.
+        rows: Rows of the table, by which the rows of many items are estimated.
 
     Raises:
         CorruptFile: The file is damaged.
@@ -62,11 +63,12 @@ class LabelList:
         is_plain = not pa.types.is_floating(self._item_type)
         if is_plain and len(pc.unique(self._keys)) != len(self._keys):
             raise file.damage("an item has two bitmaps")
+        self._counts: Ints = np.full(len(self._keys), -1, np.int64)  # -1 where not counted yet
 
     @property
     def cost(self) -> int:
         """Memory in bytes, about."""
-        return int(self._keys.nbytes) + _READER_BYTES
+        return int(self._keys.nbytes) + self._counts.nbytes + _READER_BYTES
 
     def is_exact_for(self, test: ColumnTest) -> bool:
         """Whether all rows that it finds for a test pass; otherwise they may pass."""
@@ -87,8 +89,22 @@ class LabelList:
         return pages
 
     def rows_in(self, pages: Ints) -> int:
-        """Return how many rows have one of the items, if all items are equally frequent."""
-        return self._rows * min(len(pages), 1) // max(len(self._keys), 1)
+        """Return how many rows have the rarest of some items; of many, if all are equally frequent.
+
+        Rows that must have another item, too, may be as many. If they may have any, they are more,
+        which `find` counts.
+
+        Raises:
+            CorruptFile: The index is damaged.
+        """
+        if not len(pages):
+            return 0
+        if len(pages) > COUNTED or not self._file.is_cheap:
+            return self._rows // max(len(self._keys), 1)
+        if (self._counts[pages] < 0).any():
+            with locating(self._file.url):
+                self._counts[pages] = [len(rows) for rows in self._read_maps(pages)]
+        return int(self._counts[pages].min())
 
     def find(self, pages: Ints, test: ColumnTest, most: int) -> Addresses | None:
         """Return the numbers of the rows that pass a test; None for more than `most`.

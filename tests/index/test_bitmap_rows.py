@@ -1,4 +1,4 @@
-"""How many rows the values of a BITMAP index have: of few values that is counted, not estimated."""
+"""How many rows the values of an index of bitmaps have: of few that is counted, not estimated."""
 
 from __future__ import annotations
 
@@ -30,6 +30,24 @@ def test_rows_of_a_rare_value_are_looked_up(tmp_path: Path, is_stable: bool) -> 
         assert "flag_idx (Bitmap): 11 rows, 1 page read" in told
     told = dataset.scanner(filter="not flag").explain()
     assert "flag_idx: not read, about 119,989 rows" in told
+
+
+def test_rows_of_a_rare_label_are_looked_up(tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    labels = [["all", "rare"] if row % 11_003 == 0 else ["all"] for row in range(60_000)]
+    lance.write_dataset(pa.table({"labels": labels, "id": range(60_000)}), path)
+    lance.dataset(path).create_scalar_index("labels", "LABEL_LIST")
+    dataset = lancefs.open(path)
+    for filter, told in {
+        "array_has(labels, 'rare')": "labels_idx (LabelList): 6 rows, 1 page read",
+        "array_has_all(labels, ['rare', 'all'])": "labels_idx (LabelList): 6 rows, 2 pages read",
+        "array_has(labels, 'all')": "labels_idx: not read, about 60,000 rows",
+        "array_has_any(labels, ['rare', 'all'])": "labels_idx: more than",
+        "array_has(labels, 'none')": "labels_idx (LabelList): 0 rows",
+    }.items():
+        assert told in dataset.scanner(filter=filter).explain(), filter
+        found = dataset.to_table(["id"], filter=filter)
+        assert found == dataset.to_table(["id"], filter=filter, use_index=False), filter
 
 
 def test_rows_of_many_values_are_not_counted_one_by_one(
