@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from store_doubles import CountingFileSystem
 
 from lancefs.errors import CorruptFile, MissingFile, ReadFailed
-from lancefs.storage import Reads, Store, read_all, run, together
-from lancefs.storage import store as storage
+from lancefs.storage import Reads, Store, read_all, run, store, together
+from lancefs.storage import file as storage
 from lancefs.storage.byte_ranges import coalesce
 from lancefs.storage.filesystems import with_mapping
 
@@ -97,7 +97,7 @@ def test_neighbouring_ranges_are_coalesced(remote: Store) -> None:
 
 
 def test_large_ranges_are_split(remote: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "LARGEST_REQUEST", 300)
+    monkeypatch.setattr(store, "LARGEST_REQUEST", 300)
     assert remote.file("a", 1024).read([(10, 1000)])[0].tobytes() == DATA[10:1000]
     assert [end - start for _, start, end in remote.fs.requests] == [300, 300, 300, 90]
 

@@ -5,6 +5,8 @@ Kernels (`datafile.kernels`) read files, and files of directories, that were ope
 
 from lancefs.storage.byte_ranges import ByteRange, Bytes, SparseRanges
 from lancefs.storage.counters import count_bytes, count_pages, counting
+from lancefs.storage.file import SMALL, TAIL, File, forget, holding_tails, read_all
+from lancefs.storage.local_folders import opened_folder, read_folder, read_joined
 from lancefs.storage.open_files import (
     READ_PLAIN,
     SMALL_FILE,
@@ -14,18 +16,7 @@ from lancefs.storage.open_files import (
 )
 from lancefs.storage.reads import Reads, run, together
 from lancefs.storage.shared_budget import SharedBudget
-from lancefs.storage.store import (
-    SMALL,
-    TAIL,
-    File,
-    Store,
-    forget,
-    holding_tails,
-    opened_folder,
-    read_all,
-    read_folder,
-    read_joined,
-)
+from lancefs.storage.store import Store
 
 __all__ = [
     "READ_PLAIN",

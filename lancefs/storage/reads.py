@@ -12,7 +12,7 @@ from typing import TypeAlias, TypeVar
 
 from lancefs.errors import CorruptFile
 from lancefs.storage.byte_ranges import ByteRange, Bytes
-from lancefs.storage.store import File, read_all
+from lancefs.storage.file import File, read_all
 
 T = TypeVar("T")
 # A computation that asks for byte ranges and gets their bytes, in the same order.

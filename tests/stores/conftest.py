@@ -16,7 +16,7 @@ from leaks import no_thread_is_left
 from protocol import registered
 from store_servers import BUCKET, Counts, s3_server
 
-from lancefs.storage import store as storage
+from lancefs.storage import file as storage
 
 __all__ = ["no_thread_is_left", "registered"]  # pytest finds them here
 

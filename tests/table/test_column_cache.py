@@ -15,7 +15,7 @@ from comparison import assert_same_table
 import lancefs
 from lancefs.datafile import kernels
 from lancefs.errors import LanceError, MissingFile
-from lancefs.storage import store
+from lancefs.storage import local_folders
 from lancefs.table import column_cache, fragment_readers, plain_files
 
 FRAGMENTS, ROWS = 20, 100
@@ -217,7 +217,7 @@ def test_the_least_recently_used_run_makes_room(
 def test_without_descriptors_of_folders_rows_are_the_same(
     table: Path, reads: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "HAS_FOLDERS", False)
+    monkeypatch.setattr(local_folders, "HAS_FOLDERS", False)
     expected, dataset = lance.dataset(table).to_table(), lancefs.open(table)
     for _ in range(2):
         assert_same_table(dataset.to_table(), expected)

@@ -1,0 +1,371 @@
+"""`File`, one immutable file of a table, and reads of several files in one round of requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lancefs.errors import CorruptFile, MissingFile, ReadFailed, cause
+from lancefs.forks import cached_property
+from lancefs.masking import mask_secrets
+from lancefs.storage.budget_cache import BudgetCache
+from lancefs.storage.byte_ranges import ByteRange, Bytes, SparseRanges, coalesce, cut
+from lancefs.storage.counters import count_bytes, counters_in_use
+from lancefs.storage.open_files import READ_AROUND, LocalFile
+from lancefs.storage.retries import is_transient, retry
+
+if TYPE_CHECKING:
+    import fsspec
+
+    from lancefs.storage.store import Store
+
+# Ranges of one remote file that lie at most this many bytes apart are fetched with one request: on
+# an object store a request takes about as long as reading this many bytes.
+GAP = 64 * 1024
+# Bytes that are read from the end of a file for its footer: enough for most metadata.
+TAIL = 64 * 1024
+# Bytes below which a file of unknown size takes one request.
+SMALL = 1024 * 1024
+# Bytes of footers, manifests and deletion vectors of remote files that a process caches.
+CACHE_BUDGET = 64 * 1024 * 1024
+
+# Key: id of the filesystem, path, size, stamp, part of the file. Filesystems that fsspec considers
+# equal may hold different files, hence the id; the value refers to the filesystem, so that no other
+# filesystem can get the same id while the entry exists.
+_CACHE: BudgetCache[tuple[object, ...], tuple[fsspec.AbstractFileSystem, Bytes]] = BudgetCache(
+    CACHE_BUDGET
+)
+
+
+class File:
+    """One immutable file of a table.
+
+    A local file is read or mapped at the first read, and held as `open_files` says. Of a remote
+    file with a stamp, `read_whole` and `read_tail` cache their results, in one cache of
+    `CACHE_BUDGET` bytes for the process, until they are evicted or `forget` is called. `read`
+    caches nothing.
+
+    Args:
+        store: The directory that contains the file.
+        path: Path relative to that directory.
+        size: Length in bytes, or None to look it up when it is needed.
+        stamp: Identity of the bytes, see `Store.file`; None to cache nothing.
+
+    Attributes:
+        tail: Smallest number of bytes that `read_tail` reads; set by callers that know how much
+            metadata the end of the file holds.
+    """
+
+    def __init__(self, store: Store, path: str, size: int | None, stamp: str | None = None) -> None:
+        self.store = store
+        self.path = path
+        self.stamp = stamp
+        self.tail = 0
+        self._size = size
+        self._local: LocalFile | None = None
+        self._held: tuple[int, Bytes] | None = None  # see `holding_tails`
+
+    def __repr__(self) -> str:
+        return f"File({mask_secrets(self.url)!r})"
+
+    @cached_property
+    def url(self) -> str:
+        """URL of the file; for a local file its absolute path."""
+        return self.store.url(self.path)
+
+    @property
+    def size(self) -> int:
+        """Length in bytes.
+
+        Raises:
+            MissingFile: The file does not exist.
+            ReadFailed: The request for the length failed.
+        """
+        if self._size is None:
+            if self.store.is_local:
+                return self.local.size  # not kept: it is wrong while something writes the file
+            self._size = self._remote_size()
+        return self._size
+
+    @property
+    def place(self) -> Hashable:
+        """What tells the place of the file from all others in the process."""
+        full = self.store.full(self.path)
+        return full if self.store.is_local else (hash(self.store.fs), full)
+
+    def described(self) -> Mapping[str, object]:
+        """Return the `info` of the filesystem, which mostly takes a request.
+
+        Raises:
+            MissingFile: The file does not exist.
+            ReadFailed: The request failed, also after retries.
+        """
+        fs, path = self.store.fs, self.store.full(self.path)
+        try:
+            info: Mapping[str, object] = retry(lambda: fs.info(path), self.url)
+        except FileNotFoundError as error:
+            raise MissingFile.of(self.url, self.store.version) from cause(error)
+        return info
+
+    def identity(self) -> Hashable | None:
+        """Return what tells the bytes from all others that were or will be at this place.
+
+        Makes no request. None where nothing tells it, or there is no such file.
+        """
+        if self.store.is_local:
+            return self.local.identity()
+        return None if self.stamp is None or self._size is None else (self._size, self.stamp)
+
+    def settled_identity(self) -> Hashable | None:
+        """Return the identity of a local file that is held from now on, see `LocalFile`.
+
+        Raises:
+            LanceError: As `read` does.
+        """
+        return self.local.settled_identity()
+
+    def read(self, ranges: Sequence[ByteRange]) -> list[Bytes]:
+        """Return the bytes of each range, as read-only arrays of shape (end − start,).
+
+        Raises:
+            MissingFile: The file does not exist.
+            CorruptFile: A range reaches beyond the end of the file.
+            ReadFailed: A request failed, also after retries.
+        """
+        return read_all([(self, ranges)])[0]
+
+    def read_whole(self) -> Bytes:
+        """Return all bytes of the file; cache them if it is remote and has a stamp.
+
+        Raises:
+            MissingFile: The file does not exist.
+            ReadFailed: A request failed, also after retries.
+        """
+        if self.store.is_local:
+            return self.local.whole()
+        return self._cached(("whole",), self._read_whole)
+
+    def _read_whole(self) -> Bytes:
+        if self._size is not None:
+            return self.read([(0, self._size)])[0]
+        try:
+            return _array(retry(self._cat, self.url))
+        except FileNotFoundError as error:
+            raise MissingFile.of(self.url, self.store.version) from cause(error)
+
+    def _cat(self) -> bytes:
+        """Fetch a file of unknown size, a small file with one request.
+
+        Asked for a whole file, s3fs requests its size first; asked for a range, it does not.
+        """
+        fs, path = self.store.fs, self.store.full(self.path)
+        try:
+            start: bytes = fs.cat_file(path, start=0, end=SMALL)
+        except (FileNotFoundError, PermissionError):
+            raise
+        except Exception as error:
+            if is_transient(error):
+                raise
+            start = b""  # the range of an empty file is an error on some stores
+        return start if 0 < len(start) < SMALL else bytes(fs.cat_file(path))
+
+    def read_tail(self, length: int = TAIL) -> tuple[int, Bytes]:
+        """Return the last bytes of the file; cache them if it is remote and has a stamp.
+
+        Args:
+            length: Number of bytes, at least; `tail` may ask for more. A shorter file is read
+                whole.
+
+        Returns:
+            The offset of the first byte, and the bytes.
+
+        Raises:
+            MissingFile: The file does not exist.
+            ReadFailed: A request failed, also after retries.
+        """
+        size = self.size
+        length = max(length, self.tail)
+        start = max(0, size - length)
+        if self.store.is_local:
+            return start, self.read([(start, size)])[0]
+        return start, self._cached(("tail", length), lambda: self.read([(start, size)])[0])
+
+    def _cached(self, part: tuple[object, ...], read: Callable[[], Bytes]) -> Bytes:
+        """Return a part of a remote file through the cache, or uncached if there is no stamp."""
+        if self.stamp is None:
+            return read()
+        fs = self.store.fs
+        key = (id(fs), self.store.full(self.path), self._size, self.stamp, *part)
+        return _CACHE.get(key, lambda: (fs, read()), lambda entry: len(entry[1]) + 500)[1]
+
+    def _remote_size(self) -> int:
+        fs, path = self.store.fs, self.store.full(self.path)
+        try:
+            size = retry(lambda: fs.size(path), self.url)
+        except FileNotFoundError as error:
+            raise MissingFile.of(self.url, self.store.version) from cause(error)
+        if size is None:
+            raise ReadFailed(f"{self.url}: the store does not say how large the file is")
+        return int(size)
+
+    @property
+    def local(self) -> LocalFile:
+        """The bytes of a file of the local filesystem."""
+        if self._local is None:
+            self._local = LocalFile(
+                self.store.full(self.path),
+                self.store.maps,
+                self.store.confines,
+                self.store.version,
+            )
+        return self._local
+
+    @property
+    def touched(self) -> int:
+        """Estimated bytes of a local file's mapping that became resident since `release`."""
+        return 0 if self._local is None else self._local.touched
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the whole file is mapped or was read, so that any range of it costs nothing."""
+        return self._local is not None and self._local.is_in_memory
+
+    def looked_at(self, size: int, places: int, is_mapped: bool = True) -> None:
+        """Count bytes that were looked at of `SparseRanges`, in so many places.
+
+        Args:
+            size: Number of bytes.
+            places: Number of places.
+            is_mapped: Whether they were looked at in the mapping of the file, if it has one; else
+                they were read from the file that `opened` gave.
+        """
+        count_bytes(size)
+        if self._local is not None and is_mapped:
+            self._local.touch(size + places * READ_AROUND)
+
+    @contextmanager
+    def opened(self) -> Iterator[int]:
+        """Open a mapped file for a while, for a kernel that reads it; see `LocalFile.opened`."""
+        if self._local is None:
+            yield -1
+            return
+        with self._local.opened() as descriptor:
+            yield descriptor
+
+    def release(self) -> None:
+        """Release the memory of the mapping of a local file.
+
+        Arrays over the mapping stay valid: touching them loads the bytes from the file again.
+        """
+        if self._local is not None:
+            self._local.release()
+
+    def let_go(self) -> None:
+        """Hold no bytes of a local file, so that they are read anew."""
+        if self._local is not None:
+            self._local.let_go()
+
+    def verify(self) -> None:
+        """Check that a local file was not rewritten while mapped bytes of it were decoded.
+
+        Raises:
+            ReadFailed: It was.
+        """
+        if self._local is not None:
+            self._local.verify()
+
+
+def forget(fs: fsspec.AbstractFileSystem) -> None:
+    """Remove the bytes of all files of a filesystem from the cache."""
+    _CACHE.discard(lambda key: key[0] == id(fs))
+
+
+def read_all(wanted: Sequence[tuple[File, Sequence[ByteRange]]]) -> list[list[Bytes]]:
+    """Read ranges of several files in one round of requests.
+
+    Args:
+        wanted: Files with the ranges to read of each. Ranges may overlap; a file may occur several
+            times.
+
+    Returns:
+        For each item of `wanted`, the bytes of each of its ranges in order, as read-only arrays of
+        shape (end − start,).
+
+    Raises:
+        MissingFile: A file does not exist.
+        CorruptFile: A range reaches beyond the end of a file.
+        ReadFailed: A request failed, also after retries.
+    """
+    counters = counters_in_use()
+    results: list[list[Bytes]] = [[] for _ in wanted]
+    remote: dict[Store, dict[str, list[int]]] = {}  # positions in `wanted`, by store and file
+    for position, (file, ranges) in enumerate(wanted):
+        if counters is not None and not isinstance(ranges, SparseRanges):
+            counters.bytes += sum([end - start for start, end in ranges])
+        if file.store.is_local:
+            results[position] = file.local.read(ranges)
+        elif ranges:
+            _check_bounds(file, ranges)
+            held = file._held
+            if held is not None and all(start >= held[0] for start, _ in ranges):
+                results[position] = cut([held], ranges)
+                continue
+            remote.setdefault(file.store, {}).setdefault(file.path, []).append(position)
+    for store, files in remote.items():
+        merged = [
+            (path, start, end)
+            for path, positions in files.items()
+            for start, end in coalesce(
+                (r for position in positions for r in wanted[position][1]), GAP
+            )
+        ]
+        if counters is not None:
+            counters.requests += len(merged)
+        blocks: dict[str, list[tuple[int, Bytes]]] = {path: [] for path in files}
+        for (path, start, _), data in zip(merged, store.fetch(merged), strict=True):
+            blocks[path].append((start, data))
+        for path, positions in files.items():
+            for position in positions:
+                results[position] = cut(blocks[path], wanted[position][1])
+    return results
+
+
+@contextmanager
+def holding_tails(files: Sequence[File]) -> Iterator[None]:
+    """Read the ends of several remote files in one round of requests, and hold them in memory.
+
+    Reads of these bytes make no request inside of the context. `File.tail` says how many bytes.
+
+    Args:
+        files: The files; local ones are left alone.
+
+    Raises:
+        MissingFile: A file does not exist.
+        ReadFailed: A request failed, also after retries.
+    """
+    remote = [file for file in files if not file.store.is_local]
+    starts = [max(0, file.size - max(TAIL, file.tail)) for file in remote]
+    wanted = [(file, [(at, file.size)]) for file, at in zip(remote, starts, strict=True)]
+    for file, start, (data,) in zip(remote, starts, read_all(wanted), strict=True):
+        file._held = start, data
+    try:
+        yield
+    finally:
+        for file in remote:
+            file._held = None
+
+
+def _check_bounds(file: File, ranges: Sequence[ByteRange]) -> None:
+    limit = file._size
+    for start, end in ranges:
+        if not 0 <= start <= end or (limit is not None and end > limit):
+            error = CorruptFile(f"bytes {start}–{end} are wanted of a file of {limit} bytes")
+            error.path = file.url
+            raise error
+
+
+def _array(data: bytes | bytearray | memoryview) -> Bytes:
+    return np.frombuffer(data, dtype=np.uint8)
