@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -14,6 +13,7 @@ from lancefs.arrow_guard import refusing_child
 from lancefs.datafile.fields import Blobs
 from lancefs.errors import ColumnNotFound
 from lancefs.forks import cached_property
+from lancefs.scan.reading_methods import ReadingMethods
 from lancefs.scan.row_numbers import RowNumbers
 from lancefs.scan.scanner import (
     Columns,
@@ -33,116 +33,12 @@ from lancefs.table.stored_dictionaries import is_encodable
 from lancefs.table.versions import latest, list_versions
 
 if TYPE_CHECKING:
-    import pandas
-    import polars
-
     from lancefs.profile.profiles import TableProfile
     from lancefs.scan.shards import Shards
     from lancefs.table.indices import Index
     from lancefs.table.mem_wal import Generation
     from lancefs.table.table_stats import TableStats
     from lancefs.table.transactions import Transaction
-
-
-class ReadingMethods:
-    """The methods that read, for whatever has a `scanner`: a dataset, or one of its fragments."""
-
-    @abstractmethod
-    def scanner(
-        self,
-        columns: Columns | None = None,
-        filter: Filter | None = None,
-        **options: Unpack[ScanOptions],
-    ) -> LanceScanner:
-        """Say what to read; see `LanceDataset.scanner`."""
-
-    def to_batches(
-        self,
-        columns: Columns | None = None,
-        filter: Filter | None = None,
-        **options: Unpack[ScanOptions],
-    ) -> Iterator[pa.RecordBatch]:
-        """Read in batches; arguments as for `scanner`."""
-        return self.scanner(columns=columns, filter=filter, **options).to_batches()
-
-    def to_reader(
-        self,
-        columns: Columns | None = None,
-        filter: Filter | None = None,
-        **options: Unpack[ScanOptions],
-    ) -> pa.RecordBatchReader:
-        """Read as a stream; arguments as for `scanner`."""
-        return self.scanner(columns=columns, filter=filter, **options).to_reader()
-
-    def to_table(
-        self,
-        columns: Columns | None = None,
-        filter: Filter | None = None,
-        **options: Unpack[ScanOptions],
-    ) -> pa.Table:
-        """Read into memory; arguments as for `scanner`."""
-        return self.scanner(columns=columns, filter=filter, **options).to_table()
-
-    def to_pandas(
-        self,
-        columns: Columns | None = None,
-        filter: Filter | None = None,
-        **options: Unpack[ScanOptions],
-    ) -> pandas.DataFrame:
-        """Read into a pandas DataFrame; arguments as for `scanner`."""
-        return self.to_table(columns=columns, filter=filter, **options).to_pandas()
-
-    def to_polars(
-        self,
-        columns: Columns | None = None,
-        filter: Filter | None = None,
-        **options: Unpack[ScanOptions],
-    ) -> polars.DataFrame:
-        """Read into a polars DataFrame; arguments as for `scanner`."""
-        import polars
-
-        frame = polars.from_arrow(self.to_table(columns=columns, filter=filter, **options))
-        assert isinstance(frame, polars.DataFrame)
-        return frame
-
-    def head(
-        self,
-        num_rows: int,
-        columns: Columns | None = None,
-        filter: Filter | None = None,
-        **options: Unpack[ScanOptions],
-    ) -> pa.Table:
-        """Read the first rows, and decode little more; other arguments as for `scanner`."""
-        return self.scanner(columns=columns, filter=filter, **options).head(num_rows)
-
-    def tail(
-        self,
-        num_rows: int,
-        columns: Columns | None = None,
-        filter: Filter | None = None,
-        **options: Unpack[ScanOptions],
-    ) -> pa.Table:
-        """Read the last rows, in the order of the table; other arguments as for `scanner`."""
-        return self.scanner(columns=columns, filter=filter, **options).tail(num_rows)
-
-    def sample(
-        self,
-        num_rows: int,
-        seed: int | None = None,
-        columns: Columns | None = None,
-        filter: Filter | None = None,
-        **options: Unpack[ScanOptions],
-    ) -> pa.Table:
-        """Read rows that are drawn by chance, each at most once, in the order of the table.
-
-        Args:
-            num_rows: How many; all rows where there are fewer.
-            seed: The same seed draws the same rows of a version; None draws others each time.
-            columns: As for `scanner`.
-            filter: As for `scanner`.
-            **options: As for `scanner`.
-        """
-        return self.scanner(columns=columns, filter=filter, **options).sample(num_rows, seed)
 
 
 class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: ignore[misc]  # pyarrow: no types

@@ -1,0 +1,116 @@
+"""The methods that read, for whatever has a scanner: a dataset, or one of its fragments."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Unpack
+
+import pyarrow as pa
+
+from lancefs.scan.scanner import Columns, Filter, LanceScanner, ScanOptions
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+
+class ReadingMethods:
+    """Reads by `scanner`, in the forms that users want."""
+
+    @abstractmethod
+    def scanner(
+        self,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        **options: Unpack[ScanOptions],
+    ) -> LanceScanner:
+        """Say what to read; see `LanceDataset.scanner`."""
+
+    def to_batches(
+        self,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        **options: Unpack[ScanOptions],
+    ) -> Iterator[pa.RecordBatch]:
+        """Read in batches; arguments as for `scanner`."""
+        return self.scanner(columns=columns, filter=filter, **options).to_batches()
+
+    def to_reader(
+        self,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        **options: Unpack[ScanOptions],
+    ) -> pa.RecordBatchReader:
+        """Read as a stream; arguments as for `scanner`."""
+        return self.scanner(columns=columns, filter=filter, **options).to_reader()
+
+    def to_table(
+        self,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        **options: Unpack[ScanOptions],
+    ) -> pa.Table:
+        """Read into memory; arguments as for `scanner`."""
+        return self.scanner(columns=columns, filter=filter, **options).to_table()
+
+    def to_pandas(
+        self,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        **options: Unpack[ScanOptions],
+    ) -> pandas.DataFrame:
+        """Read into a pandas DataFrame; arguments as for `scanner`."""
+        return self.to_table(columns=columns, filter=filter, **options).to_pandas()
+
+    def to_polars(
+        self,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        **options: Unpack[ScanOptions],
+    ) -> polars.DataFrame:
+        """Read into a polars DataFrame; arguments as for `scanner`."""
+        import polars
+
+        frame = polars.from_arrow(self.to_table(columns=columns, filter=filter, **options))
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def head(
+        self,
+        num_rows: int,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        **options: Unpack[ScanOptions],
+    ) -> pa.Table:
+        """Read the first rows, and decode little more; other arguments as for `scanner`."""
+        return self.scanner(columns=columns, filter=filter, **options).head(num_rows)
+
+    def tail(
+        self,
+        num_rows: int,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        **options: Unpack[ScanOptions],
+    ) -> pa.Table:
+        """Read the last rows, in the order of the table; other arguments as for `scanner`."""
+        return self.scanner(columns=columns, filter=filter, **options).tail(num_rows)
+
+    def sample(
+        self,
+        num_rows: int,
+        seed: int | None = None,
+        columns: Columns | None = None,
+        filter: Filter | None = None,
+        **options: Unpack[ScanOptions],
+    ) -> pa.Table:
+        """Read rows that are drawn by chance, each at most once, in the order of the table.
+
+        Args:
+            num_rows: How many; all rows where there are fewer.
+            seed: The same seed draws the same rows of a version; None draws others each time.
+            columns: As for `scanner`.
+            filter: As for `scanner`.
+            **options: As for `scanner`.
+        """
+        return self.scanner(columns=columns, filter=filter, **options).sample(num_rows, seed)
