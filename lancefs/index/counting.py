@@ -1,4 +1,4 @@
-"""Counting the rows that pass a condition from the bitmaps of an index, without reading a row."""
+"""Counting the rows that pass a condition from an index alone, without reading a row."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.buffers import Ints
 from lancefs.datafile.row_ranges import rows_of
 from lancefs.errors import CorruptFile, LanceError
 from lancefs.index.address_maps import AddressMap
 from lancefs.index.bitmap import Bitmap
+from lancefs.index.btree import BTree
 from lancefs.index.lookup import MAX_ROWS, TableIndices
 from lancefs.index.predicates import ColumnTest
 from lancefs.index.row_sets import RowSet, join
 from lancefs.index.segments import ColumnIndex, IndexSegment
 from lancefs.table.fragment_reader import FragmentReader
 
+# The kinds of indices that count, those first that do it quicker.
+_KINDS = ("Bitmap", "BTree")
 # Bitmaps that are always counted, and the share of the rows of the table that more of them may be:
 # counting a bitmap takes as long as scanning so many rows.
 _FEW_BITMAPS = 64
@@ -40,7 +44,7 @@ class Count(NamedTuple):
 
 
 def count_rows(indices: TableIndices, test: ColumnTest, reader_of: ReaderOf) -> Count | None:
-    """Count the rows that pass a condition in the fragments that a BITMAP index covers.
+    """Count the rows that pass a condition in the fragments that a BITMAP or BTREE index covers.
 
     Args:
         indices: The indices of the version.
@@ -50,11 +54,11 @@ def count_rows(indices: TableIndices, test: ColumnTest, reader_of: ReaderOf) -> 
     Returns:
         None if no index tells.
     """
-    for index in indices.over(test.field_id):
-        if index.kind == "Bitmap":
-            counted = _count_with(indices, index, test, reader_of)
-            if counted is not None:
-                return counted
+    known = [one for one in indices.over(test.field_id) if one.kind in _KINDS]
+    for index in sorted(known, key=lambda one: _KINDS.index(one.kind)):
+        counted = _count_with(indices, index, test, reader_of)
+        if counted is not None:
+            return counted
     return None
 
 
@@ -66,21 +70,21 @@ def _count_with(
         opened = indices.open(index, segment)
         if opened is None:
             continue
-        assert isinstance(opened, Bitmap)
         try:
             pages = opened.pages_for(test)
-            if pages is None or len(pages) > indices.most(_BITMAPS_SHARE, _FEW_BITMAPS):
+            if pages is None:
                 return None
-            if indices.coverage.has_addresses(segment):
-                maps = list(opened.maps_of(pages))
-                named = (number for one in maps for number, _ in one.bitmaps)
-                indices.coverage.check_fragments(segment, named)
-                rows += _count_in_bitmaps(maps, segment, reader_of)
+            assert isinstance(opened, Bitmap | BTree)
+            if isinstance(opened, BTree):
+                part = _count_in_tree(indices, segment, opened, test, pages)
             else:
-                numbers = opened.find(pages, test, MAX_ROWS)
-                if numbers is None:
-                    return None
-                sets.append(indices.coverage.rows_of(segment, numbers, opened.entries))
+                part = _count_in_maps(indices, segment, opened, test, pages, reader_of)
+            if part is None:
+                return None
+            if isinstance(part, RowSet):
+                sets.append(part)
+            else:
+                rows += part
             counted.update(segment.covered.tolist())
         except pa.ArrowException:  # the filter does not fit the values: the scan says so
             return None
@@ -89,6 +93,44 @@ def _count_with(
     if sets:
         rows += _count_in_set(join(sets), reader_of)
     return Count(rows, frozenset(counted)) if counted else None
+
+
+def _count_in_tree(
+    indices: TableIndices, segment: IndexSegment, opened: BTree, test: ColumnTest, pages: Ints
+) -> int | RowSet | None:
+    """Return the rows that a segment of a BTREE index finds, or their number; None for a scan.
+
+    Where it holds as many rows as live in the fragments that it covers, it holds these: then the
+    numbers of rows in its pages are enough.
+    """
+    live = indices.coverage.live_rows(segment)
+    if live is not None and int(live.sum()) == opened.entries:
+        read = opened.pages_to_count(pages, test) * opened.page_rows
+        return opened.count(pages, test) if indices.may_read(read) else None
+    numbers = (
+        opened.find(pages, test, MAX_ROWS) if indices.may_read(opened.rows_in(pages)) else None
+    )
+    return None if numbers is None else indices.coverage.rows_of(segment, numbers, opened.entries)
+
+
+def _count_in_maps(
+    indices: TableIndices,
+    segment: IndexSegment,
+    opened: Bitmap,
+    test: ColumnTest,
+    pages: Ints,
+    reader_of: ReaderOf,
+) -> int | RowSet | None:
+    """Return the rows that a segment of a BITMAP index finds, or their number; None for a scan."""
+    if len(pages) > indices.most(_BITMAPS_SHARE, _FEW_BITMAPS):
+        return None
+    if indices.coverage.has_addresses(segment):
+        maps = list(opened.maps_of(pages))
+        named = (number for one in maps for number, _ in one.bitmaps)
+        indices.coverage.check_fragments(segment, named)
+        return _count_in_bitmaps(maps, segment, reader_of)
+    numbers = opened.find(pages, test, MAX_ROWS)
+    return None if numbers is None else indices.coverage.rows_of(segment, numbers, opened.entries)
 
 
 def _count_in_bitmaps(

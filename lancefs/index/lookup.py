@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import Ints
 from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.forks import cached_property
+from lancefs.index.btree import BTree
 from lancefs.index.by_version import ByVersion
 from lancefs.index.claims import IndexClaim, of_any
 from lancefs.index.column_indices import ColumnIndices
@@ -38,6 +40,8 @@ logger = get_logger(__name__)
 _READ_SHARE = 1 / 3
 _PASSED_SHARE = 1 / 10
 _RANGES_SHARE = 1 / 128
+# Rows of an index that tell whether the others are scattered, at least.
+_SAMPLED_ROWS = 1024
 # What is looked up however small the table is.
 _SMALL_ROWS = 16 * 1024
 _SMALL_RANGES = 256
@@ -112,9 +116,9 @@ class TableIndices(ColumnIndices):
             predicate: The predicate.
         """
         query = _Query(self)
-        found = query.rows_of(predicate)
+        found = None if query.finds_scattered(predicate) else query.rows_of(predicate)
         rows = None if found is None else found.rows
-        if rows is not None and len(rows.starts) > self.most(_RANGES_SHARE, _SMALL_RANGES):
+        if rows is not None and len(rows.starts) > self.max_ranges:
             query.notes.append(f"{rows.num_rows:,} scattered rows are scanned quicker")
             rows = None
         if found is None or rows is None:
@@ -162,6 +166,15 @@ class TableIndices(ColumnIndices):
         if self.broken(segment) is None:
             self._latest = None
         super().give_up(segment, error)
+
+    def may_read(self, rows: int) -> bool:
+        """Return whether so many rows of an index are read quicker than those of the table."""
+        return rows <= self.most(_READ_SHARE, _SMALL_ROWS)
+
+    @property
+    def max_ranges(self) -> int:
+        """The ranges of rows that are read quicker than all rows are scanned."""
+        return self.most(_RANGES_SHARE, _SMALL_RANGES)
 
     def most(self, share: float, least: int) -> int:
         """Return a share of the rows of the table, within the limits of a look-up.
@@ -220,6 +233,35 @@ class _Query:
             return self._rows_of_any(predicate)
         return self._rows_of_all(predicate)
 
+    def finds_scattered(self, predicate: Predicate) -> bool:
+        """Tell from one page whether a test finds rows in more ranges than are read.
+
+        Of several tests, the rows that pass all may be few.
+        """
+        plan = self._plan(predicate) if isinstance(predicate, ColumnTest) else None
+        most = self._indices.max_ranges
+        if plan is None or plan.rows <= most or not self._indices.may_read(plan.rows):
+            return False
+        assert isinstance(predicate, ColumnTest)
+        segment, opened, pages = max(plan.segments, key=lambda one: len(one[2]))
+        if not isinstance(opened, BTree):
+            return False
+        try:
+            numbers = np.sort(opened.sample(pages, predicate))
+        except pa.ArrowException:  # the filter does not fit the values: the scan says so
+            return True
+        except LanceError as error:
+            self._indices.give_up(segment, error)
+            self._plans.clear()
+            return False
+        ranges = 1 + int(np.count_nonzero(np.diff(numbers) != 1))
+        if len(numbers) < _SAMPLED_ROWS or plan.rows * ranges <= most * len(numbers):
+            return False
+        self.notes.append(
+            f"index {plan.source.name}: about {plan.rows:,} scattered rows are scanned quicker"
+        )
+        return True
+
     def _rows_of_any(self, predicate: AnyOf) -> _NamedRows | None:
         if self._rows_to_read(predicate) is None:
             return None
@@ -269,7 +311,7 @@ class _Query:
         if plan is None:
             return None
         name, most = plan.source.name, self._indices.most(_PASSED_SHARE, _SMALL_ROWS)
-        if plan.rows > self._indices.most(_READ_SHARE, _SMALL_ROWS):
+        if not self._indices.may_read(plan.rows):
             self.notes.append(
                 f"index {name}: not read, about {plan.rows:,} rows are scanned quicker"
             )

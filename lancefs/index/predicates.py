@@ -38,6 +38,8 @@ class ColumnTest:
         is_exact: Whether the rows that pass are those of the filter, and not a superset.
         contents_suffice: Whether all values that hold `contents` pass, and missing ones where
             `keeps_null`; no others do.
+        intervals_suffice: Whether all values between the ends of an interval pass, which may be
+            left out themselves.
     """
 
     field_id: int
@@ -48,6 +50,7 @@ class ColumnTest:
     passes: Callable[[pa.Array], Mask]
     is_exact: bool = True
     contents_suffice: bool = False
+    intervals_suffice: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,8 @@ def _test_all(tests: list[ColumnTest]) -> ColumnTest:
         lambda array: np.logical_and.reduce([test.passes(array) for test in tests]),
         all(test.is_exact for test in tests),
         all(test.contents_suffice for test in tests),
+        # What is common to several intervals of each test is not told; see `_common`.
+        all(test.intervals_suffice and len(test.intervals or ()) == 1 for test in tests),
     )
 
 
@@ -137,6 +142,7 @@ def _test_any(tests: list[ColumnTest]) -> ColumnTest:
         lambda array: np.logical_or.reduce([test.passes(array) for test in tests]),
         all(test.is_exact for test in tests),
         all(test.contents_suffice for test in tests),
+        all(test.intervals_suffice for test in tests),
     )
 
 

@@ -119,6 +119,7 @@ def _test(node: ExpressionNode, fields: Mapping[str, Field], is_negated: bool) -
         found.contents,
         passes,
         contents_suffice=found.contents_suffice,
+        intervals_suffice=found.intervals_suffice,
     )
 
 
@@ -144,6 +145,7 @@ class _Read(NamedTuple):
         keeps_null: Whether null passes.
         contents: What values that pass hold; None where nothing is known of it.
         contents_suffice: Whether all values that hold it pass.
+        intervals_suffice: Whether all values between the ends of an interval pass.
     """
 
     expression: pc.Expression
@@ -151,6 +153,7 @@ class _Read(NamedTuple):
     keeps_null: bool = False
     contents: Wanted | None = None
     contents_suffice: bool = False
+    intervals_suffice: bool = False
 
 
 def _read_field(node: ExpressionNode, data_type: pa.DataType, is_negated: bool) -> _Read | None:
@@ -173,7 +176,8 @@ def _read_comparison(
             return _Read(expression, None)
         comparison = Comparison(comparison.column, opposite, comparison.value)
     contents = _whole(comparison.value) if comparison.operator == "equal" else None
-    return _Read(expression, _intervals(comparison, data_type), contents=contents)
+    intervals = _intervals(comparison, data_type)
+    return _Read(expression, intervals, contents=contents, intervals_suffice=True)
 
 
 def _read_not_equal(node: ExpressionNode, data_type: pa.DataType, is_negated: bool) -> _Read | None:
@@ -203,7 +207,8 @@ def _read_nan(node: ExpressionNode, data_type: pa.DataType, is_negated: bool) ->
     if node.arguments[0].kind != "field" or not pa.types.is_floating(data_type):
         return None
     intervals = None if is_negated else [(math.nan, None)]
-    return _Read(pc.is_nan(pc.field(node.arguments[0].name)), intervals)
+    expression = pc.is_nan(pc.field(node.arguments[0].name))
+    return _Read(expression, intervals, intervals_suffice=True)
 
 
 def _read_is_in(node: ExpressionNode, data_type: pa.DataType, is_negated: bool) -> _Read | None:
