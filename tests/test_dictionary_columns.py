@@ -268,9 +268,9 @@ def tested(monkeypatch: pytest.MonkeyPatch) -> list[pa.RecordBatch]:
     seen: list[pa.RecordBatch] = []
     evaluate = Condition.evaluate
 
-    def watched(self: Condition, batch: pa.RecordBatch) -> Any:
+    def watched(self: Condition, batch: pa.RecordBatch, counted: Any = None) -> Any:
         seen.append(batch)
-        return evaluate(self, batch)
+        return evaluate(self, batch, counted)
 
     monkeypatch.setattr(Condition, "evaluate", watched)
     return seen

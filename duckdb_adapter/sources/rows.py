@@ -324,8 +324,9 @@ class Rows(RowSource):
                 return self._read_and_filter(names, needed, filter)
         schema = pa.schema([self.schema.field(name) for name in names])
         wanted = [name for name in names if name != COUNT_COLUMN]
-        if not wanted and filter is None:
-            batches = self._without_columns()
+        count = None if wanted else self._passing_count(filter)
+        if count is not None:
+            batches = _without_columns(count)
         elif filter is None and (self.known_count() or 0) > 2 * BATCH_ROWS:
             batches = self._growing(wanted)
         else:
@@ -340,10 +341,13 @@ class Rows(RowSource):
         for batch in self.batches(list(dict.fromkeys([*names, *needed])), ()):
             yield batch.filter(evaluate_filter(filter, self.for_filter(batch))).select(names)
 
-    def _without_columns(self) -> Iterator[pa.RecordBatch]:
-        rows = self.dataset.count_rows()
-        for first in range(0, rows, _MAX_COUNTED):
-            yield _nothing(min(_MAX_COUNTED, rows - first))
+    def _passing_count(self, filter: pc.Expression | None) -> int | None:
+        """Return how many rows pass a filter; None where a scan must tell."""
+        if filter is None:
+            return self.dataset.count_rows()
+        if self.dataset.manifest.index_section is None:
+            return None
+        return self.dataset.scanner(columns=[], filter=filter).indexed_row_count()
 
     def _growing(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Read all rows, few of them at first, unless all are needed."""
@@ -396,6 +400,11 @@ def as_filter_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if array.type == kind:
         return array
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array.cast(kind)
+
+
+def _without_columns(rows: int) -> Iterator[pa.RecordBatch]:
+    for first in range(0, rows, _MAX_COUNTED):
+        yield _nothing(min(_MAX_COUNTED, rows - first))
 
 
 def _nothing(rows: int) -> pa.RecordBatch:

@@ -40,6 +40,7 @@ from lancefs.table.schema import shown_schema
 from lancefs.table.stored_dictionaries import is_encodable
 
 if TYPE_CHECKING:
+    from lancefs.index.counting import Count
     from lancefs.scan.known_filters import KnownFilter
 
 # Names of columns, or names for expressions over columns.
@@ -310,8 +311,7 @@ class LanceScanner:
             rows = max(0, self._total - request.offset)
             return rows if request.limit is None else min(rows, request.limit)
         counted = replace(request, fields=(), is_collected=True)
-        rows, is_whole = 0, request.limit is None and not request.offset
-        known = request.index_use.count() if request.index_use is not None and is_whole else None
+        rows, known = 0, self._count_of_indices()
         if known is not None:
             rows = known.rows
             left = [one for one in request.fragments if one.fragment.id not in known.counted]
@@ -319,6 +319,19 @@ class LanceScanner:
         for batch in Scan(counted).batches():
             rows += batch.num_rows
         return rows
+
+    def indexed_row_count(self) -> int | None:
+        """Count the rows that come out, if the indices of the table tell it without a scan."""
+        known = self._count_of_indices()
+        if known is None or len(known.counted) < len(self._request.fragments):
+            return None
+        return known.rows
+
+    def _count_of_indices(self) -> Count | None:
+        """Count the rows of the filter in the fragments that an index covers; None without one."""
+        request = self._request
+        is_whole = request.limit is None and not request.offset
+        return request.index_use.count() if request.index_use is not None and is_whole else None
 
     def take(self, indices: RowNumbers) -> pa.Table:
         """Read rows by their positions among those that come out.
