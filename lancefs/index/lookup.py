@@ -23,7 +23,7 @@ from lancefs.index.claims import IndexClaim, of_any
 from lancefs.index.column_indices import ColumnIndices
 from lancefs.index.opened import OpenSegment, open_segment
 from lancefs.index.predicates import AllOf, AnyOf, ColumnTest, Predicate
-from lancefs.index.row_sets import RowSet, intersection, join, union
+from lancefs.index.row_sets import Addresses, RowSet, intersection, join, union
 from lancefs.index.section import index_section_of
 from lancefs.index.segments import ColumnIndex, Coverage, IndexSegment
 from lancefs.index.zones import Zones
@@ -31,6 +31,7 @@ from lancefs.printable import get_logger, plural
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragment_table import Fragments
 from lancefs.table.open_version import OpenVersion
+from lancefs.table.row_metadata import OFFSET_BITS
 
 logger = get_logger(__name__)
 
@@ -45,6 +46,8 @@ _SAMPLED_ROWS = 1024
 # What is looked up however small the table is.
 _SMALL_ROWS = 16 * 1024
 _SMALL_RANGES = 256
+# Rows that a scan decodes and tests in less time than many pages of an index are read.
+_NEAR_ROWS = 64 * 1024
 # Rows that are looked up at most: their numbers, and their ranges, are held in memory.
 MAX_ROWS = 2 * 1024 * 1024
 # Rows that are so few that no other condition needs to be looked up.
@@ -109,14 +112,18 @@ class TableIndices(ColumnIndices):
             latest = self._latest = key, self.look_up(predicate)
         return latest[1]
 
-    def look_up(self, predicate: Predicate) -> Answer:
+    def look_up(self, predicate: Predicate, wanted: int | None = None) -> Answer:
         """Return which rows may pass a predicate.
 
         Args:
             predicate: The predicate.
+            wanted: How many of the first rows are read; None for all.
         """
         query = _Query(self)
-        found = None if query.finds_scattered(predicate) else query.rows_of(predicate)
+        is_scanned = query.finds_scattered(predicate) or (
+            wanted is not None and query.finds_soon(predicate, wanted)
+        )
+        found = None if is_scanned else query.rows_of(predicate)
         rows = None if found is None else found.rows
         if rows is not None and len(rows.starts) > self.max_ranges:
             query.notes.append(f"{rows.num_rows:,} scattered rows are scanned quicker")
@@ -171,6 +178,15 @@ class TableIndices(ColumnIndices):
         """Return whether so many rows of an index are read quicker than those of the table."""
         return rows <= self.most(_READ_SHARE, _SMALL_ROWS)
 
+    def is_near(self, address: int) -> bool:
+        """Return whether a scan of all rows comes to a row soon."""
+        counts = self.fragments.row_counts
+        position = self.fragments.positions.get(address >> OFFSET_BITS)
+        if counts is None or position is None:
+            return False
+        before = int(counts[0][:position].sum()) + (address & ((1 << OFFSET_BITS) - 1))
+        return before < _NEAR_ROWS
+
     @property
     def max_ranges(self) -> int:
         """The ranges of rows that are read quicker than all rows are scanned."""
@@ -206,6 +222,22 @@ class _Plan(NamedTuple):
     rows: int
 
 
+class _Sample(NamedTuple):
+    """Rows of one page of a segment that pass a test.
+
+    Attributes:
+        plan: How the index answers the test.
+        segment: The segment.
+        opened: The segment, open.
+        numbers: The numbers of the rows, ascending.
+    """
+
+    plan: _Plan
+    segment: IndexSegment
+    opened: BTree
+    numbers: Addresses
+
+
 class _NamedRows(NamedTuple):
     """Rows that indices name, and what they claim of them."""
 
@@ -238,29 +270,65 @@ class _Query:
 
         Of several tests, the rows that pass all may be few.
         """
-        plan = self._plan(predicate) if isinstance(predicate, ColumnTest) else None
         most = self._indices.max_ranges
-        if plan is None or plan.rows <= most or not self._indices.may_read(plan.rows):
+        sample = self._sample(predicate, most)
+        if sample is None or len(sample.numbers) < _SAMPLED_ROWS:
             return False
+        ranges = 1 + int(np.count_nonzero(np.diff(sample.numbers) != 1))
+        if sample.plan.rows * ranges <= most * len(sample.numbers):
+            return False
+        self.notes.append(
+            f"index {sample.plan.source.name}: about {sample.plan.rows:,} scattered rows are "
+            "scanned quicker"
+        )
+        return True
+
+    def finds_soon(self, predicate: Predicate, wanted: int) -> bool:
+        """Tell from one page whether a scan comes to so many rows that pass a test soon."""
+        sample = self._sample(predicate, _SMALL_ROWS)
+        if sample is None or not 0 < wanted <= len(sample.numbers):
+            return False
+        coverage, entries = self._indices.coverage, sample.opened.entries
+        try:
+            rows = coverage.rows_of(sample.segment, sample.numbers, entries)
+        except LanceError as error:
+            self._give_up(sample.segment, error)
+            return False
+        at = int(np.searchsorted(np.cumsum(rows.ends - rows.starts), wanted))
+        if at == len(rows.ends) or not self._indices.is_near(int(rows.ends[at]) - 1):
+            return False
+        self.notes.append(
+            f"index {sample.plan.source.name}: not read, a scan comes to {plural(wanted, 'row')} "
+            f"of about {sample.plan.rows:,} soon"
+        )
+        return True
+
+    def _sample(self, predicate: Predicate, least: int) -> _Sample | None:
+        """Return the rows of one page that pass a test for which an index reads many pages.
+
+        Args:
+            predicate: The test; there is none of anything else.
+            least: Rows of pages that are read in little time.
+        """
+        plan = self._plan(predicate) if isinstance(predicate, ColumnTest) else None
+        if plan is None or plan.rows <= least or not self._indices.may_read(plan.rows):
+            return None
         assert isinstance(predicate, ColumnTest)
         segment, opened, pages = max(plan.segments, key=lambda one: len(one[2]))
         if not isinstance(opened, BTree):
-            return False
+            return None
         try:
-            numbers = np.sort(opened.sample(pages, predicate))
+            return _Sample(plan, segment, opened, np.sort(opened.sample(pages, predicate)))
         except pa.ArrowException:  # the filter does not fit the values: the scan says so
-            return True
+            return None
         except LanceError as error:
-            self._indices.give_up(segment, error)
-            self._plans.clear()
-            return False
-        ranges = 1 + int(np.count_nonzero(np.diff(numbers) != 1))
-        if len(numbers) < _SAMPLED_ROWS or plan.rows * ranges <= most * len(numbers):
-            return False
-        self.notes.append(
-            f"index {plan.source.name}: about {plan.rows:,} scattered rows are scanned quicker"
-        )
-        return True
+            self._give_up(segment, error)
+            return None
+
+    def _give_up(self, segment: IndexSegment, error: LanceError) -> None:
+        """Use a segment no more, which other plans have, too."""
+        self._indices.give_up(segment, error)
+        self._plans.clear()
 
     def _rows_of_any(self, predicate: AnyOf) -> _NamedRows | None:
         if self._rows_to_read(predicate) is None:

@@ -36,16 +36,24 @@ class IndexUse:
         version: The version.
         known: The filter.
         is_part: Whether only some fragments are read, so that others may ask for the same filter.
+        wanted: How many of the first rows that pass are read; None for all.
 
     Attributes:
         is_part: As the argument.
     """
 
-    def __init__(self, version: OpenVersion, known: KnownFilter, is_part: bool) -> None:
+    def __init__(
+        self, version: OpenVersion, known: KnownFilter, is_part: bool, wanted: int | None = None
+    ) -> None:
         self._version = version
         self._known = known
         self.is_part = is_part
+        self._wanted = wanted
         self._answer: tuple[Answer | None] | None = None  # None before it is asked for
+
+    def for_first(self, wanted: int) -> IndexUse:
+        """Return what asks for the same filter, of which only the first rows that pass are read."""
+        return IndexUse(self._version, self._known, self.is_part, wanted)
 
     @property
     def answer(self) -> Answer | None:
@@ -121,7 +129,7 @@ class IndexUse:
         if indices is None or predicate is None:
             return None
         if not self.is_part:
-            return indices.look_up(predicate)
+            return indices.look_up(predicate, self._wanted)
         from lancefs.scan.expressions import bytes_of
 
         return indices.look_up_once(predicate, bytes_of(self._known.condition.expression))

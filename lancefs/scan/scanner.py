@@ -263,8 +263,10 @@ class LanceScanner:
     def head(self, num_rows: int) -> pa.Table:
         """Read the first rows, and decode little more than these."""
         _check({"num_rows": num_rows}, "descriptors", None)
-        limit = num_rows if self._request.limit is None else min(num_rows, self._request.limit)
-        return self._to_table(replace(self._request, limit=limit))
+        request, asked = self._request, self._request.index_use
+        limit = num_rows if request.limit is None else min(num_rows, request.limit)
+        first = None if asked is None else asked.for_first(request.offset + limit)
+        return self._to_table(replace(request, limit=limit, index_use=first))
 
     def tail(self, num_rows: int) -> pa.Table:
         """Read the last rows, in the order of the table; with a filter the rows are counted first.
@@ -517,7 +519,9 @@ class LanceScanner:
 
     def _index_use(self, known: KnownFilter | None, is_part: bool) -> IndexUse | None:
         """Return what asks the indices for the rows of a filter; of a part of the table or all."""
-        return None if known is None else IndexUse(self._version, known, is_part)
+        limit, offset = self._options["limit"], self._options["offset"]
+        wanted = None if limit is None else limit + (offset or 0)
+        return None if known is None else IndexUse(self._version, known, is_part, wanted)
 
     def _expressions(self, columns: Mapping[str, pc.Expression | str]) -> dict[str, pc.Expression]:
         def path(name: str) -> list[str]:

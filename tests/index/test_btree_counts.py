@@ -143,3 +143,32 @@ def test_scattered_rows_are_known_from_one_page(path: str, read: list[int]) -> N
     assert len(read) == 1
     found = dataset.to_table(["id"], filter=test)
     assert found == dataset.to_table(["id"], filter=test, use_index=False)
+
+
+def test_the_first_rows_are_scanned_for_where_they_come_soon(
+    tmp_path: Path, read: list[int]
+) -> None:
+    rows = 200_000
+    table = str(tmp_path / "t.lance")
+    shuffled = np.random.default_rng(1).permutation(rows)
+    columns = {"shuffled": shuffled, "ordered": np.arange(rows), "id": np.arange(rows)}
+    lance.write_dataset(pa.table(columns), table, max_rows_per_file=60_000)
+    for name in ("shuffled", "ordered"):
+        lance.dataset(table).create_scalar_index(name, "BTREE")
+    dataset = lancefs.open(table)
+    for test, is_scanned in {
+        "shuffled < 19000": True,
+        "ordered >= 20000 and ordered < 39000": True,
+        "ordered >= 181000": False,  # which a scan would come to last
+    }.items():
+        read.clear()
+        found = dataset.head(7, ["id"], filter=test)
+        assert (len(read) == 1) == is_scanned, test
+        assert found == dataset.head(7, ["id"], filter=test, use_index=False)
+        told = dataset.scanner(filter=test, limit=7, offset=3).explain()
+        assert ("no index limits the rows" in told) == is_scanned
+        soon = "a scan comes to 10 rows of about 20,480 soon"
+        assert (soon in told) == (is_scanned and test.startswith("ordered"))
+        assert dataset.to_table(["id"], filter=test, limit=7, offset=3) == dataset.to_table(
+            ["id"], filter=test, limit=7, offset=3, use_index=False
+        )
