@@ -222,7 +222,7 @@ class _Plan(NamedTuple):
     rows: int
 
 
-class _Sample(NamedTuple):
+class _SampledPage(NamedTuple):
     """Rows of one page of a segment that pass a test.
 
     Attributes:
@@ -303,7 +303,7 @@ class _Query:
         )
         return True
 
-    def _sample(self, predicate: Predicate, least: int) -> _Sample | None:
+    def _sample(self, predicate: Predicate, least: int) -> _SampledPage | None:
         """Return the rows of one page that pass a test for which an index reads many pages.
 
         Args:
@@ -318,7 +318,7 @@ class _Query:
         if not isinstance(opened, BTree):
             return None
         try:
-            return _Sample(plan, segment, opened, np.sort(opened.sample(pages, predicate)))
+            return _SampledPage(plan, segment, opened, np.sort(opened.sample(pages, predicate)))
         except pa.ArrowException:  # the filter does not fit the values: the scan says so
             return None
         except LanceError as error:

@@ -167,7 +167,7 @@ def test_the_first_rows_are_scanned_for_where_they_come_soon(
         assert found == dataset.head(7, ["id"], filter=test, use_index=False)
         told = dataset.scanner(filter=test, limit=7, offset=3).explain()
         assert ("no index limits the rows" in told) == is_scanned
-        soon = "a scan comes to 10 rows of about 20,480 soon"
+        soon = "a scan comes to 10 rows of about"
         assert (soon in told) == (is_scanned and test.startswith("ordered"))
         assert dataset.to_table(["id"], filter=test, limit=7, offset=3) == dataset.to_table(
             ["id"], filter=test, limit=7, offset=3, use_index=False

@@ -32,9 +32,11 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     asked: list[object] = []
     look_up = lookup.TableIndices.look_up
 
-    def noted(self: lookup.TableIndices, predicate: lookup.Predicate) -> lookup.Answer:
+    def noted(
+        self: lookup.TableIndices, predicate: lookup.Predicate, wanted: int | None = None
+    ) -> lookup.Answer:
         asked.append(predicate)
-        return look_up(self, predicate)
+        return look_up(self, predicate, wanted)
 
     monkeypatch.setattr(lookup.TableIndices, "look_up", noted)
     return asked
