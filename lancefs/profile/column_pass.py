@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ class SpreadPass:
         least, greatest = self.ends
         mean, deviation = self._moments.mean, self._moments.deviation
         if self._kind == "time" and mean is not None:
-            (mean,) = _shown(pa.array([round(mean)], sample.type), self._type)
+            (mean,) = self._times([mean])
         return Spread(
             least,
             greatest,
@@ -105,8 +106,16 @@ class SpreadPass:
         shares = tuple((counts / len(numbers)).tolist())
         if self._kind == "number":
             return Histogram(tuple(edges.tolist()), shares)
-        times = pa.array(np.round(edges).astype(np.int64)).cast(ends.type)
-        return Histogram(tuple(_shown(times, self._type)), shares)
+        inner = self._times(edges[1:-1].tolist())
+        return Histogram((self.ends[0], *inner, self.ends[1]), shares)
+
+    def _times(self, numbers: Sequence[float]) -> list[Any]:
+        """Return times for numbers between the ends, which floats may lie beyond."""
+        ends = self._extremes.values()
+        assert ends is not None
+        least, greatest = ends.to_pylist()
+        whole = [min(max(round(number), least), greatest) for number in numbers]
+        return _shown(pa.array(whole, ends.type), self._type)
 
 
 class ColumnPass:
