@@ -269,9 +269,14 @@ def _ordered(sample: pa.Array) -> pa.Array:
 
 
 def _grid(ordered: pa.Array) -> tuple[float, ...]:
-    """Return numbers at even shares of ordered values."""
-    places = np.linspace(0, len(ordered) - 1, GRID + 1).round().astype(np.int64)
-    return tuple(_numbers(ordered)[places].tolist()) if len(ordered) else ()
+    """Return numbers at even shares of ordered values; all, while there are few.
+
+    Of few values, even shares would give the first and the last one less than theirs.
+    """
+    numbers = _numbers(ordered)
+    if len(numbers) > GRID:
+        numbers = numbers[np.linspace(0, len(numbers) - 1, GRID + 1).round().astype(np.int64)]
+    return tuple(numbers.tolist())
 
 
 def _edges(low: float, high: float) -> Any:
