@@ -2,6 +2,7 @@
 
 halffloat               FLOAT, exact
 decimal of 39+ digits   VARCHAR, all digits
+of negative scale       DECIMAL with the zeros that the scale stands for
 struct without members  BOOLEAN, whether it is there; only as a column of its own
 fixed-size list of      LIST: DuckDB allocates the items of 2,048 arrays at once, and declares no
   100,001+ items          longer ones
@@ -22,9 +23,9 @@ def readable_type(kind: pa.DataType) -> pa.DataType:
     """Return the type that DuckDB reads values of a type as: the type itself, mostly."""
     if pa.types.is_float16(kind):
         return pa.float32()
-    if pa.types.is_decimal256(kind):
-        fits = kind.precision <= _MAX_DIGITS
-        return pa.decimal128(kind.precision, kind.scale) if fits else pa.string()
+    if pa.types.is_decimal(kind) and (kind.bit_width > 128 or kind.scale < 0):
+        digits = _digits(kind)
+        return pa.decimal128(digits, max(kind.scale, 0)) if digits <= _MAX_DIGITS else pa.string()
     if pa.types.is_dictionary(kind):
         values = readable_type(kind.value_type)
         return kind if values == kind.value_type else values
@@ -49,6 +50,11 @@ def readable_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind):
         return pa.list_(field_for_duckdb(kind.value_field))
     return kind
+
+
+def _digits(kind: pa.DataType) -> int:
+    """Return the digits of decimals, with the zeros that a negative scale stands for."""
+    return int(kind.precision - min(kind.scale, 0))
 
 
 def _items(kind: pa.DataType) -> int:
@@ -85,6 +91,8 @@ def cast_for_duckdb(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return pc.cast(array.dictionary, kind).take(array.indices)
     if pa.types.is_struct(array.type) and not array.type.num_fields:
         return pc.is_valid(array)
+    if pa.types.is_decimal(array.type) and array.type.scale < 0 and pa.types.is_string(kind):
+        return pc.cast(pc.cast(array, pa.decimal256(_digits(array.type), 0)), kind)
     return pc.cast(array, kind)
 
 

@@ -510,6 +510,7 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         Raises:
             ColumnNotFound: A column is not in the table.
             InvalidFilter: The text of the filter cannot be parsed.
+            TypeError: A number is not whole.
             ValueError: A number is too small.
         """
         from lancefs.scan.shards import make_shards

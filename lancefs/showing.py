@@ -129,6 +129,8 @@ def plain_type(data_type: pa.DataType) -> pa.DataType:
         return plain_type(data_type.value_type)
     if pa.types.is_struct(data_type):
         return pa.struct([_plain_field(field) for field in data_type])
+    if pa.types.is_map(data_type):
+        return pa.map_(plain_type(data_type.key_type), _plain_field(data_type.item_field))
     if pa.types.is_list(data_type):
         return pa.list_(_plain_field(data_type.value_field))
     if pa.types.is_large_list(data_type):
@@ -189,8 +191,10 @@ def _python_value(scalar: pa.Scalar) -> Any:
 
 
 def _text_of(scalar: pa.Scalar) -> str:
-    if pa.types.is_timestamp(scalar.type):  # a zone would be applied to what it cannot be
-        scalar = scalar.cast(pa.timestamp(scalar.type.unit))
+    if pa.types.is_timestamp(scalar.type) and scalar.type.tz is not None:
+        # The zone would be applied to what it cannot be: the text is that of UTC, and says so.
+        text = str(scalar.cast(pa.timestamp(scalar.type.unit)).cast(pa.string()).as_py())
+        return text if text.startswith("<") else f"{text}Z"
     unit = f" {scalar.type.unit}" if pa.types.is_duration(scalar.type) else ""
     if isinstance(scalar, pa.StringScalar | pa.LargeStringScalar):  # no UTF-8
         return str(scalar.as_buffer().to_pybytes(), "utf-8", "backslashreplace")
@@ -206,6 +210,8 @@ def _format(value: Any) -> str:
         return f"{value[:8].hex(' ')}{' …' if len(value) > 8 else ''} ({len(value):,} bytes)"
     if isinstance(value, float):
         return f"{value:.10g}"
+    if isinstance(value, pa.MonthDayNano):
+        return interval_text(value)
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {_format(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -213,6 +219,16 @@ def _format(value: Any) -> str:
         more = [f"… {len(value):,} items"] if len(value) > _MAX_ITEMS else []
         return f"[{', '.join(items + more)}]"
     return str(value).removesuffix("+00:00") if hasattr(value, "tzinfo") else str(value)
+
+
+def interval_text(value: pa.MonthDayNano) -> str:
+    """Return an interval of months, days and nanoseconds as ISO 8601 has it: `P1M2DT3.5S`."""
+    date = "".join(f"{n}{unit}" for n, unit in ((value.months, "M"), (value.days, "D")) if n)
+    if date and not value.nanoseconds:
+        return f"P{date}"
+    seconds, fraction = divmod(abs(value.nanoseconds), 1_000_000_000)
+    sign = "-" if value.nanoseconds < 0 else ""
+    return f"P{date}T{sign}{seconds}{f'.{fraction:09}'.rstrip('0').rstrip('.')}S"
 
 
 def _version(dataset: Shown) -> str:

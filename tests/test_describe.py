@@ -25,6 +25,7 @@ from lancefs.profile import describing
 from lancefs.profile.column_pass import ColumnPass
 from lancefs.profile.distinct import KEPT, DistinctCount, Hasher
 from lancefs.profile.kinds import plain_type
+from lancefs.profile.moments import Moments
 from lancefs.profile.profiles import ColumnProfile, Spread
 from lancefs.profile.samples import RowSample
 
@@ -346,6 +347,12 @@ def test_many_different_values_are_counted_about(tmp_path: Path) -> None:
         assert column.distinct == pytest.approx(expected, rel=5 / math.sqrt(KEPT))
 
 
+def test_no_more_different_values_are_counted_than_there_are_rows(tmp_path: Path) -> None:
+    rows = pa.table({"n": np.arange(300_000)})  # of which hashes tell that they are 300,702
+    column = _written(tmp_path / "t.lance", rows).describe().columns["n"]
+    assert (column.distinct, column.is_distinct_exact) == (300_000, False)
+
+
 def test_a_frequent_value_among_many_different_ones_is_found(tmp_path: Path) -> None:
     texts = [f"text {i}" for i in range(40_000)]
     texts[::5] = ["often"] * 8000
@@ -440,3 +447,48 @@ def _is_sound(spread: Spread) -> bool:
     values = [spread.min, *spread.quantiles.values(), spread.max]
     shares = spread.histogram.shares if spread.histogram else ()
     return values == sorted(values) and sum(shares) <= 1 + 1e-9
+
+
+def _profile_of(path: Path, column: pa.Array) -> ColumnProfile:
+    return _written(path / "one.lance", pa.table({"c": column})).describe().columns["c"]
+
+
+def test_decimals_next_to_zero_and_of_negative_scale_are_told_apart(tmp_path: Path) -> None:
+    values = [Decimal(-1), Decimal(0), Decimal(-1), Decimal(5)]
+    wide = _profile_of(tmp_path / "wide", pa.array(values, pa.decimal128(20, 0)))
+    assert (wide.distinct, wide.is_distinct_exact) == (3, True)
+    coarse = pa.array([Decimal(100), None, Decimal(-300)], pa.decimal128(9, -2))
+    profile = _profile_of(tmp_path / "coarse", coarse)
+    assert (profile.distinct, profile.min, profile.max) == (2, Decimal(-300), Decimal(100))
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_last_times_of_all_have_a_mean_and_a_histogram(tmp_path: Path) -> None:
+    last = 2**63 - 1  # as a float beyond 64 bits
+    times = pa.array([last, last]).cast(pa.timestamp("ns"))
+    spread = _profile_of(tmp_path / "same", times).values
+    assert spread is not None
+    assert spread.mean == spread.max == "2262-04-11 23:47:16.854775807"
+    both = _profile_of(tmp_path / "both", pa.array([-last, 0, last]).cast(pa.timestamp("ns")))
+    assert both.values is not None
+    assert both.values.histogram is not None
+    edges = both.values.histogram.edges
+    assert (edges[0], edges[-1]) == (both.min, both.max)
+
+
+def test_zeros_of_both_signs_are_one_value(tmp_path: Path) -> None:
+    profile = _profile_of(tmp_path, pa.array([0.0, -0.0, 0.0, 1.0]))
+    assert [(one.value, one.count) for one in profile.top] == [(0.0, 3), (1.0, 1)]
+    assert profile.distinct == 2
+
+
+@pytest.mark.parametrize(
+    ("infinities", "mean"), [([math.inf], math.inf), ([math.inf, -math.inf], None)]
+)
+def test_the_mean_of_infinities_does_not_depend_on_batches(
+    infinities: list[float], mean: float | None
+) -> None:
+    moments = Moments()
+    for value in (1.0, *infinities, 2.0):
+        moments.add(pa.array([value]))
+    assert (moments.mean, moments.deviation) == (mean, None)

@@ -55,6 +55,14 @@ def test_the_distance_of_numbers_is_that_of_their_distributions(
         assert now == np.quantile(new, share, method="inverted_cdf")
 
 
+@pytest.mark.parametrize(("before", "now"), [(1, 2), (2, 3), (3, 3), (9, 40), (150, 200)])
+def test_the_distance_of_few_numbers_is_exact(tmp_path: Path, before: int, now: int) -> None:
+    rng = np.random.default_rng(before)
+    old, new = rng.normal(size=before), rng.normal(size=now)
+    drift = _drift(tmp_path / "t.lance", pa.table({"x": old}), pa.table({"x": new}))["x"]
+    assert drift.distance == pytest.approx(_largest_difference(old, new))
+
+
 def test_the_distance_of_texts_is_half_of_what_their_shares_differ_by(tmp_path: Path) -> None:
     old = pa.table({"s": ["a"] * 50 + ["b"] * 30 + [None] * 20})
     new = pa.table({"s": ["a"] * 40 + ["b"] * 20 + ["c"] * 40})

@@ -128,8 +128,13 @@ def test_blobs_come_as_bytes_where_these_are_wanted(tmp_path: Path) -> None:
 )
 def test_numbers_that_make_no_sense_are_refused(path: str, arguments: dict[str, int]) -> None:
     (name,) = arguments
-    with pytest.raises(ValueError, match=f"{name} is {arguments[name]}; at least"):
+    with pytest.raises(ValueError, match=f"{name} is {arguments[name]}; a positive"):
         lancefs.open(path).shards(**{"count": 2} | arguments)
+
+
+def test_numbers_that_are_not_whole_are_refused(path: str) -> None:
+    with pytest.raises(TypeError, match=r"count is 2\.5; a whole number"):
+        lancefs.open(path).shards(2.5)  # type: ignore[arg-type]
 
 
 def test_a_column_that_is_missing_is_named_at_once(path: str) -> None:

@@ -12,6 +12,7 @@ from support import ORDERS, frame
 import lancefs
 from lancefs.errors import UnsupportedFeature
 from lancefs.proto import table_pb2
+from lancefs.showing import python_values, readable
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.schema import UNSUPPORTED
 
@@ -111,3 +112,19 @@ def test_the_command_line_shows_the_other_columns(
         assert main([command, table]) == 0, command
     assert main(["head", table, "-c", "b"]) == 3
     assert "quaternion:128" in capsys.readouterr().err
+
+
+def test_nanoseconds_in_maps_are_shown_without_pandas() -> None:
+    data_type = pa.map_(
+        pa.string(), pa.struct({"at": pa.timestamp("ns"), "for": pa.duration("ns")})
+    )
+    column = pa.array([[("k", {"at": 1, "for": 2})], [], None], data_type)
+    (shown,) = readable(pa.table({"m": column})).columns
+    moment = "1970-01-01 00:00:00.000000001"
+    assert python_values(shown) == [[("k", {"at": moment, "for": 2})], [], None]
+
+
+def test_a_time_that_python_does_not_hold_is_that_of_utc_and_says_so() -> None:
+    first = pa.array([-62_135_596_800]).cast(pa.timestamp("s", "America/New_York"))
+    (shown,) = readable(pa.table({"t": first})).columns
+    assert python_values(shown) == ["0001-01-01 00:00:00Z"]

@@ -238,9 +238,24 @@ def _write_arrow(schema: pa.Schema, batches: Iterator[pa.RecordBatch], sink: IO[
 def _write_parquet(schema: pa.Schema, batches: Iterator[pa.RecordBatch], sink: IO[bytes]) -> None:
     import pyarrow.parquet as pq
 
+    coarse = [field.name for field in schema if _has_negative_scale(field.type)]
+    if coarse:  # Arrow's error is that of a file that cannot be written
+        raise pa.ArrowInvalid(f"decimals of negative scale are in {', '.join(coarse)}")
     with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
         for table in row_groups(batches, schema):
             writer.write_table(table, row_group_size=GROUP_ROWS * 2)
+
+
+def _has_negative_scale(data_type: pa.DataType) -> bool:
+    """Return whether there are decimals of negative scale in a type, at any depth."""
+    if isinstance(data_type, pa.BaseExtensionType):
+        return _has_negative_scale(data_type.storage_type)
+    if pa.types.is_dictionary(data_type):
+        return _has_negative_scale(data_type.value_type)
+    if pa.types.is_decimal(data_type):
+        return bool(data_type.scale < 0)
+    inside = range(data_type.num_fields)
+    return any(_has_negative_scale(data_type.field(number).type) for number in inside)
 
 
 _FORMATS: Mapping[str, Callable[[pa.Schema, Iterator[pa.RecordBatch], IO[bytes]], None]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ class SpreadPass:
         least, greatest = self.ends
         mean, deviation = self._moments.mean, self._moments.deviation
         if self._kind == "time" and mean is not None:
-            (mean,) = _shown(pa.array([round(mean)], sample.type), self._type)
+            (mean,) = self._times([mean])
         return Spread(
             least,
             greatest,
@@ -105,8 +106,16 @@ class SpreadPass:
         shares = tuple((counts / len(numbers)).tolist())
         if self._kind == "number":
             return Histogram(tuple(edges.tolist()), shares)
-        times = pa.array(np.round(edges).astype(np.int64)).cast(ends.type)
-        return Histogram(tuple(_shown(times, self._type)), shares)
+        inner = self._times(edges[1:-1].tolist())
+        return Histogram((self.ends[0], *inner, self.ends[1]), shares)
+
+    def _times(self, numbers: Sequence[float]) -> list[Any]:
+        """Return times for numbers between the ends, which floats may lie beyond."""
+        ends = self._extremes.values()
+        assert ends is not None
+        least, greatest = ends.to_pylist()
+        whole = [min(max(round(number), least), greatest) for number in numbers]
+        return _shown(pa.array(whole, ends.type), self._type)
 
 
 class ColumnPass:
@@ -260,9 +269,14 @@ def _ordered(sample: pa.Array) -> pa.Array:
 
 
 def _grid(ordered: pa.Array) -> tuple[float, ...]:
-    """Return numbers at even shares of ordered values."""
-    places = np.linspace(0, len(ordered) - 1, GRID + 1).round().astype(np.int64)
-    return tuple(_numbers(ordered)[places].tolist()) if len(ordered) else ()
+    """Return numbers at even shares of ordered values; all, while there are few.
+
+    Of few values, even shares would give the first and the last one less than theirs.
+    """
+    numbers = _numbers(ordered)
+    if len(numbers) > GRID:
+        numbers = numbers[np.linspace(0, len(numbers) - 1, GRID + 1).round().astype(np.int64)]
+    return tuple(numbers.tolist())
 
 
 def _edges(low: float, high: float) -> Any:

@@ -49,11 +49,15 @@ class Hasher:
 
 
 def _hashable(column: pa.Array) -> pa.Array:
-    """Return values in a type that DuckDB takes as they are, whatever bytes are in them."""
-    if pa.types.is_decimal256(column.type):
-        buffers = column.buffers()
-        return pa.Array.from_buffers(pa.binary(32), len(column), buffers, offset=column.offset)
-    return column
+    """Return values in a type that DuckDB takes as they are, and hashes apart.
+
+    Decimals become bytes: DuckDB has none of negative scale, nor of 256 bits, and it hashes those
+    of 128 bits alike whose halves are alike, as they are of 0 and of the number before it.
+    """
+    if not pa.types.is_decimal(column.type):
+        return column
+    as_bytes = pa.binary(column.type.byte_width)
+    return pa.Array.from_buffers(as_bytes, len(column), column.buffers(), offset=column.offset)
 
 
 def _of_values(hashes: Hashes, column: pa.Array) -> Hashes:
@@ -74,9 +78,11 @@ class DistinctCount:
         self._kept = kept
         self._least: Hashes = np.empty(0, np.uint64)
         self._waiting: list[Hashes] = []
+        self._added = 0
 
     def add(self, hashes: Hashes) -> None:
         """Add the hashes of values."""
+        self._added += len(hashes)
         if len(self._least) == self._kept:
             hashes = hashes[hashes < self._least[-1]]
         self._waiting.append(hashes)
@@ -88,7 +94,8 @@ class DistinctCount:
         self._add_up()
         if len(self._least) < self._kept:
             return len(self._least), True
-        return round((self._kept - 1) / ((float(self._least[-1]) + 1) / _RANGE)), False
+        about = round((self._kept - 1) / ((float(self._least[-1]) + 1) / _RANGE))
+        return min(about, self._added), False
 
     def _add_up(self) -> None:
         if self._waiting:

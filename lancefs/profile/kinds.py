@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.logical_types import is_list
+from lancefs.scan.constants import scalar_of
 
 Kind: TypeAlias = Literal["number", "time", "bool", "text", "bytes", "list", "vector", "other"]
 
@@ -61,9 +62,14 @@ def is_number(data_type: pa.DataType) -> bool:
 
 
 def as_stored(array: pa.Array, kind: Kind) -> pa.Array:
-    """Return plain values as they are counted and ordered: times as numbers, texts as bytes."""
+    """Return plain values as they are counted and ordered: times as numbers, texts as bytes.
+
+    Zeros have no sign, which Arrow counts as two values.
+    """
     if pa.types.is_float16(array.type):
-        return array.cast(pa.float32())
+        array = array.cast(pa.float32())
+    if pa.types.is_floating(array.type):
+        return pc.add(array, scalar_of(0.0, array.type))
     if kind == "text":
         is_large = pa.types.is_large_string(array.type)
         return array.cast(pa.large_binary() if is_large else pa.binary())

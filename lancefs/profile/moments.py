@@ -42,12 +42,15 @@ class Moments:
         self.count = 0
         self._mean = 0.0
         self._squares = 0.0  # of the distances from the mean
+        self._infinities: set[float] = set()
 
     def add(self, values: pa.Array) -> None:
         """Add numbers; those that are missing or NaN are passed over."""
         numbers = values.drop_null().cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         if pa.types.is_floating(values.type):
-            numbers = numbers[~np.isnan(numbers)]
+            # Infinities are kept apart: the difference of two of them is no number.
+            self._infinities.update(numbers[np.isinf(numbers)].tolist())
+            numbers = numbers[np.isfinite(numbers)]
         if not len(numbers):
             return
         with np.errstate(invalid="ignore", over="ignore"):
@@ -62,12 +65,14 @@ class Moments:
 
     @property
     def mean(self) -> float | None:
-        """The mean; None without numbers."""
+        """The mean; None without numbers, and of infinities of both signs."""
+        if self._infinities:
+            return next(iter(self._infinities)) if len(self._infinities) == 1 else None
         return None if not self.count or math.isnan(self._mean) else self._mean
 
     @property
     def deviation(self) -> float | None:
         """The standard deviation of a sample; None of fewer than two numbers, or of infinities."""
-        if self.count < 2 or not math.isfinite(self._squares):
+        if self.count < 2 or self._infinities or not math.isfinite(self._squares):
             return None
         return math.sqrt(self._squares / (self.count - 1))

@@ -56,7 +56,8 @@ class Spread:
         is_exact: Whether the quantiles and the histogram are of all values, not of a sample; all
             else is.
         grid: Numbers at even shares of the values, from the least to the greatest, by which
-            distributions are compared; times as the numbers that they are stored as.
+            distributions are compared; all values, while they are few. Times are the numbers that
+            they are stored as.
     """
 
     min: Any

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancefs.scan.scanner import LanceScanner
+from lancefs.scan.settings import check_number
 from lancefs.table.row_metadata import ROW_OFFSET
 
 # Rows that follow each other in the table and stay together when rows are shuffled, until they are
@@ -183,11 +184,15 @@ def make_shards(
         batch_rows: Rows of a batch.
         buffer_rows: Rows that are read, and shuffled, at a time.
         seed: Shuffles the rows.
+
+    Raises:
+        TypeError: A number is not whole.
+        ValueError: A number is too small.
     """
-    least = {"count": (count, 1), "batch_size": (batch_rows, 1), "buffer_size": (buffer_rows, 1)}
-    for name, (value, limit) in (least | {"seed": (seed or 0, 0)}).items():
-        if value < limit:
-            raise ValueError(f"{name} is {value}; at least {limit} was expected")
+    for name, value in (("count", count), ("batch_size", batch_rows), ("buffer_size", buffer_rows)):
+        check_number(name, value, least=1)
+    if seed is not None:
+        check_number("seed", seed)
     if passing is None:
         positions, rows = None, scanner.count_rows()
     else:

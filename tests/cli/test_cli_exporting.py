@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import json
+import math
 import os
 import signal
 import subprocess
 import time
+from decimal import Decimal
 from pathlib import Path
 
 import lance
@@ -340,3 +343,46 @@ def test_formulas_are_written_to_csv_as_they_are_and_sql_can_defuse_them(
     assert done.code == 0, done.err
     expected = [f"'{text}" if text and text[0] in "=+-@\t\r" else text for text in texts]
     assert [row["safe"] for row in json.loads(done.out)] == expected
+
+
+def test_csv_keeps_half_floats_that_are_no_numbers(tmp_path: Path, here: Here) -> None:
+    halves = pa.array([math.nan, -math.inf, 1.5, None], pa.float32()).cast(pa.float16())
+    lance.write_dataset(pa.table({"id": range(4), "half": halves}), tmp_path / "t.lance")
+    out = tmp_path / "t.csv"
+    assert here("export", f"{tmp_path}/t.lance", str(out)).code == 0
+    assert [line.partition(",")[2] for line in out.read_text("utf-8").split()[1:]] == [
+        *("nan", "-inf", "1.5", "")
+    ]
+
+
+def test_maps_keep_their_items_in_ndjson_and_csv(tmp_path: Path, here: Here) -> None:
+    pairs = [[("k", 1), ("k", 2)], [], [("a", 1)], None]
+    table = pa.table({"id": range(4), "map": pa.array(pairs, pa.map_(pa.string(), pa.int8()))})
+    lance.write_dataset(table, tmp_path / "t.lance", data_storage_version="2.2")
+    expected = [[["k", 1], ["k", 2]], {}, {"a": 1}, None]
+    assert here("export", f"{tmp_path}/t.lance", f"{tmp_path}/t.ndjson").code == 0
+    lines = (tmp_path / "t.ndjson").read_text("utf-8").splitlines()
+    assert [json.loads(line)["map"] for line in lines] == expected
+    assert here("export", f"{tmp_path}/t.lance", f"{tmp_path}/t.csv").code == 0
+    with (tmp_path / "t.csv").open(newline="", encoding="utf-8") as file:
+        texts = [row["map"] for row in csv.DictReader(file)]
+    assert [json.loads(text) if text else None for text in texts] == expected
+
+
+def test_decimals_that_parquet_lacks_are_named(tmp_path: Path, here: Here) -> None:
+    coarse = pa.array([[Decimal(1200)]], pa.list_(pa.decimal128(9, -2)))
+    lance.write_dataset(pa.table({"c": coarse}), tmp_path / "t.lance")
+    done = here("export", f"{tmp_path}/t.lance", f"{tmp_path}/t.parquet")
+    assert done.code == 2
+    assert "parquet cannot hold these columns: decimals of negative scale are in c" in done.err
+
+
+@pytest.mark.parametrize("form", ["table", "json", "csv"])
+def test_intervals_of_sql_are_written_as_iso_8601(form: str, here: Here) -> None:
+    query = (
+        "SELECT INTERVAL '1 month 2 days 3.5 seconds' AS a, "
+        "[INTERVAL '-1 minute'] AS b, INTERVAL 0 day AS c"
+    )
+    done = here("sql", query, "--format", form)
+    assert done.code == 0
+    assert all(text in done.out for text in ("P1M2DT3.5S", "PT-60S", "PT0S"))

@@ -110,6 +110,12 @@ VALUES = {
     ),
     "times of day": ([time(1, 2, 3), None, None], pa.time32("s"), ["01:02:03", None, None]),
     "durations": ([timedelta(minutes=2), None, None], pa.duration("s"), [120, None, None]),
+    "durations in nanoseconds": ([1_500_000_000, None, 0], pa.duration("ns"), [1.5, None, 0]),
+    "maps": (
+        [[(1, "a")], [], [(1, "a"), (1, "b")]],
+        pa.map_(pa.int8(), pa.string()),
+        ['{"1": "a"}', "{}", '[[1, "a"], [1, "b"]]'],
+    ),
     "bytes": ([b"\x00\xff", None, None], pa.binary(), ["AP8=", None, None]),
     "lists": ([[1, 2], [], None], pa.list_(pa.int8()), ["[1, 2]", "[]", None]),
     "formulas": (["=1+1", "+1", "http://x.y"], pa.string(), ["=1+1", "+1", "http://x.y"]),

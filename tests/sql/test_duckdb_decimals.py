@@ -10,7 +10,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from roads import HAS_EXTENSIONS, connect, needs_install
+from roads import HAS_EXTENSIONS, INTERFACES, connect, needs_install
 
 import duckdb_adapter
 import lancefs
@@ -174,3 +174,45 @@ def test_filters_on_decimals_are_left_to_the_scan(table: str) -> None:
         ).fetchall()
     assert "FILTER" not in plan.upper().replace("FILTERS", "")
     assert "5.25" in plan
+
+
+COARSE = (
+    ("SELECT typeof(d), typeof(w) FROM {t} LIMIT 1", [("DECIMAL(11,0)", "VARCHAR")]),
+    ("SELECT min(d), max(d), count(DISTINCT d) FROM {t}", [(-500_000, 499_900, 10_000)]),
+    ("SELECT count(*) FROM {t} WHERE d BETWEEN 100 AND 350.5", [(30,)]),
+    ("SELECT count(*) FROM {t} WHERE d IN (100, 150) OR s.d = -300", [(20,)]),
+    ("SELECT d, l FROM {t} ORDER BY d DESC, id LIMIT 1", [(499_900, [499_900])]),
+    ("SELECT d, count(*) FROM {t} GROUP BY d ORDER BY d LIMIT 1", [(-500_000, 10)]),
+    ("SELECT w FROM {t} WHERE id = 0", [("-5" + "0" * 37,)]),
+)
+
+
+@pytest.fixture(scope="module")
+def coarse(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A table with decimals of negative scale, also in lists and structs."""
+    hundreds = pa.array(np.tile(np.arange(-5000, 5000), 10)).cast(pa.decimal128(19, 0))
+    words = pa.py_buffer(hundreds.buffers()[1])
+    d, w = (
+        pa.Array.from_buffers(kind, len(hundreds), [None, words])
+        for kind in (pa.decimal128(9, -2), pa.decimal128(38, -34))
+    )
+    one_each = np.arange(len(d) + 1, dtype="i4")
+    rows = {
+        "id": np.arange(len(d)),
+        "d": d,
+        "w": w,
+        "l": pa.ListArray.from_arrays(one_each, d),
+        "s": pa.StructArray.from_arrays([d], names=["d"]),
+    }
+    where = str(tmp_path_factory.mktemp("coarse") / "t.lance")
+    lance.write_dataset(pa.table(rows), where, data_storage_version="2.1")
+    return where
+
+
+@pytest.mark.parametrize("road", INTERFACES)
+@pytest.mark.parametrize(("query", "expected"), COARSE)
+def test_decimals_of_negative_scale_have_their_zeros(
+    coarse: str, road: str, query: str, expected: list[tuple[Any, ...]]
+) -> None:
+    with connect(road) as con:
+        assert con.sql(query.format(t=f"'{coarse}'")).fetchall() == expected

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lancefs.cli.exits import Failure
 from lancefs.cli.render.grid import GridColumn, heading, is_terminal, print_grid, print_line
+from lancefs.cli.render.json_forms import json_form
 from lancefs.cli.render.text import jsonable, row_to_json, to_json
 from lancefs.cli.render.xlsx import write_xlsx
 from lancefs.printable import printable
@@ -183,12 +184,18 @@ def _write_json(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: IO[b
 def _json_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
     for batch in batches:
         table = readable(pa.Table.from_batches([batch], schema))
-        yield from map(row_to_json, _records(table, _jsonable_values))
+        columns = [
+            _jsonable_values(column, field.type)
+            for column, field in zip(table.columns, schema, strict=True)
+        ]
+        yield from map(row_to_json, _records(schema.names, columns, table.num_rows))
 
 
-def _jsonable_values(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column of `readable` as JSON holds them."""
+def _jsonable_values(column: pa.ChunkedArray, data_type: pa.DataType) -> list[Any]:
+    """Return the values of a column of `readable`, once of a type, as JSON holds them."""
     values, kind = python_values(column), column.type
+    if form := json_form(data_type):
+        return list(map(form, values))
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_string(kind):
         return values
     if pa.types.is_decimal(kind):
@@ -230,19 +237,19 @@ _WRITERS: dict[str, Callable[[pa.Schema, Iterable[pa.RecordBatch], IO[bytes]], N
 
 
 def _records(
-    table: pa.Table, values_of: Callable[[pa.ChunkedArray], list[Any]] = python_values
+    names: Sequence[str], columns: Sequence[list[Any]], rows: int
 ) -> Iterable[dict[str, Any]]:
-    if table.num_columns == 0:
-        return ({} for _ in range(table.num_rows))
-    names = table.column_names
-    values = [values_of(column) for column in table.columns]
-    return (dict(zip(names, row, strict=True)) for row in zip(*values, strict=True))
+    if not columns:
+        return ({} for _ in range(rows))
+    return (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
 
 
 def _csv_type(data_type: pa.DataType) -> pa.DataType:
     plain = plain_type(data_type)
+    if pa.types.is_float16(plain):  # of which Arrow writes no text
+        return pa.float32()
     tests = (
-        *(pa.types.is_nested, pa.types.is_float16),
+        *(pa.types.is_nested, pa.types.is_interval),
         *(pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary),
     )
     return pa.string() if any(test(plain) for test in tests) else plain
@@ -251,17 +258,19 @@ def _csv_type(data_type: pa.DataType) -> pa.DataType:
 def _flatten(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     table = readable(pa.Table.from_batches([batch]))
     arrays = []
-    for column, field in zip(table.columns, schema, strict=True):
-        if column.type != field.type:
-            texts = [None if value is None else _csv_text(value) for value in python_values(column)]
-            arrays.append(pa.array(texts, pa.string()))
-        else:
+    for column, field, data_type in zip(table.columns, schema, batch.schema.types, strict=True):
+        if column.type == field.type:
             arrays.append(column.combine_chunks())
+        elif pa.types.is_floating(field.type):
+            arrays.append(column.cast(field.type).combine_chunks())
+        else:
+            form = json_form(data_type) or jsonable
+            values = map(form, python_values(column))
+            texts = [None if value is None else _csv_text(value) for value in values]
+            arrays.append(pa.array(texts, pa.string()))
     return pa.record_batch(arrays, schema=schema)
 
 
 def _csv_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    text = to_json(value)
-    return text[1:-1] if isinstance(value, bytes) else text
+    """Return what `jsonable` made of a value: texts are as they are."""
+    return value if isinstance(value, str) else to_json(value)

@@ -57,7 +57,7 @@ def jsonable(value: Any) -> Any:
     """Convert a value to one that JSON can hold.
 
     Times become ISO 8601, decimals strings, bytes base64, durations seconds, NaN and infinities
-    null.
+    null. `json_forms.json_form` tells by their types what values do not tell.
     """
     if value is None or isinstance(value, bool | int | str):
         return value
@@ -70,9 +70,15 @@ def jsonable(value: Any) -> Any:
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         if value and all(isinstance(item, tuple) and len(item) == 2 for item in value):  # a map
-            return {str(key): jsonable(item) for key, item in value}
+            return object_of([(jsonable(key), jsonable(item)) for key, item in value])
         return [jsonable(item) for item in value]
     return str(value)
+
+
+def object_of(pairs: Sequence[tuple[Any, Any]]) -> Any:
+    """Return the items of a map as an object; where a key is there twice, as lists of two."""
+    named = {str(key): item for key, item in pairs}
+    return named if len(named) == len(pairs) else [list(pair) for pair in pairs]
 
 
 def to_json(value: Any, indent: int | None = None) -> str:

@@ -18,6 +18,7 @@ from typing import IO, Any
 import pyarrow as pa
 
 from lancefs.cli.exits import MISSING, Failure
+from lancefs.cli.render.json_forms import json_form
 from lancefs.cli.render.text import to_json
 from lancefs.showing import python_values, readable
 
@@ -59,7 +60,7 @@ def write_xlsx(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: IO[by
     with TemporaryDirectory(prefix="lancefs-xlsx-") as folder:
         path = f"{folder}/rows.xlsx"  # a sink need not be able to seek
         with Workbook(path, {"constant_memory": True, "tmpdir": folder, **_AS_THEY_ARE}) as book:
-            sheet = Sheet(book, schema.names)
+            sheet = Sheet(book, schema)
             for batch in batches:
                 sheet.add(readable(pa.Table.from_batches([batch], schema)))
         with open(path, "rb") as file:
@@ -71,18 +72,19 @@ class Sheet:
 
     Args:
         book: The workbook of XlsxWriter.
-        names: The names of the columns.
+        schema: The columns, before `readable` casts them.
     """
 
-    def __init__(self, book: Any, names: list[str]) -> None:
-        self._sheet, self._names, self._row = book.add_worksheet("rows"), names, 1
+    def __init__(self, book: Any, schema: pa.Schema) -> None:
+        self._sheet, self._names, self._row = book.add_worksheet("rows"), schema.names, 1
+        self._forms = [json_form(field.type) for field in schema]
         self._dates = {
             datetime: book.add_format({"num_format": "yyyy-mm-dd hh:mm:ss.000"}),
             date: book.add_format({"num_format": "yyyy-mm-dd"}),
         }
         self._sheet.freeze_panes(1, 0)
         bold = book.add_format({"bold": True})
-        for column, name in enumerate(names):
+        for column, name in enumerate(self._names):
             self._sheet.write_string(0, column, name, bold)
 
     def add(self, table: pa.Table) -> None:
@@ -93,7 +95,10 @@ class Sheet:
         """
         if self._row + table.num_rows > _ROWS:
             raise Failure(f"a sheet has {_ROWS:,} rows at most; leave rows out, or {_INSTEAD}")
-        values = [python_values(column) for column in table.columns]
+        values = [
+            python_values(column) if form is None else list(map(form, python_values(column)))
+            for column, form in zip(table.columns, self._forms, strict=True)
+        ]
         for row in zip(*values, strict=True):
             for column, value in enumerate(row):
                 if value is not None:
