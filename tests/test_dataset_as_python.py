@@ -15,6 +15,7 @@ import pytest
 
 import lancefs
 from lancefs.errors import NotALanceTable, RefNotFound
+from lancefs.table.refs import Ref
 
 
 @pytest.fixture
@@ -125,6 +126,20 @@ def test_checkout_opens_another_version(path: str) -> None:
     assert "_rowid" in dataset.with_row_metadata().checkout(1).schema.names
     with pytest.raises(RefNotFound, match="the table has 1, 2, 3"):
         dataset.checkout(9)
+
+
+def test_a_number_is_of_the_same_branch_unless_the_text_names_one(tmp_path: Path) -> None:
+    dataset = lance.write_dataset(pa.table({"a": [1]}), tmp_path / "t.lance")
+    branch = dataset.create_branch("exp", 1)
+    dataset.insert(pa.table({"a": [2]}))
+    branch.insert(pa.table({"a": [3]}))
+    ours = lancefs.open(tmp_path / "t.lance", branch="exp")
+    for ref in (2, "2", " v2 ", "exp:2"):
+        assert ours.checkout(ref).to_table()["a"].to_pylist() == [1, 3]
+    for ref in ("main:2", "main:latest", "latest", Ref(version=2)):
+        assert ours.checkout(ref).to_table()["a"].to_pylist() == [1, 2]
+    with pytest.raises(ValueError, match="of the same branch"):
+        ours.changes("main:1")
 
 
 def test_checkout_keeps_the_indices_out(path: str) -> None:

@@ -234,14 +234,16 @@ class OpenVersion:
         """Open another version of the table.
 
         Args:
-            ref: The version; a plain number is a version of the same branch.
+            ref: The version; a plain number (3, or v3) is a version of the same branch, which
+                main:3 is not.
 
         Raises:
             RefNotFound: There is no such version.
         """
         if isinstance(ref, str):
-            ref = parse_ref(ref)
-            if ref.version is not None and ref.branch is None:
+            text, ref = ref, parse_ref(ref)
+            # `main:3` and `3` are the same ref; only the text tells which one names a branch.
+            if ref.version is not None and ":" not in text:
                 ref = ref.version
         if isinstance(ref, int):
             ref = Ref(version=ref, branch=self.resolved.branch)
