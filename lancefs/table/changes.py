@@ -33,6 +33,7 @@ import pyarrow.compute as pc
 from lancefs.datafile.blocks import Mask
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.datafile.fields import Field
+from lancefs.forks import cached_property
 from lancefs.storage import Store
 from lancefs.table.change_keys import key_fields, pair_rows
 from lancefs.table.commits import CommitFile, read_commits
@@ -42,7 +43,7 @@ from lancefs.table.open_version import OpenVersion
 from lancefs.table.row_ids import Ids
 from lancefs.table.row_metadata import CREATED_AT, ROW_ID
 from lancefs.table.row_values import unmatched
-from lancefs.table.timeline import Timeline, is_same, signature
+from lancefs.table.timeline import Timeline, have_row_versions, is_same, signature
 from lancefs.table.version_rows import (
     ROWS_AT_ONCE,
     VersionRows,
@@ -184,6 +185,7 @@ class _Comparison:
             for one in commits
             if one.manifest is not None and one.file.version > since.manifest.version
         ]
+        self._between = between
         self.timeline = Timeline(until.manifest, between, until.files_of)
         self.is_stable = since.row_metadata.is_stable and until.row_metadata.is_stable
         if share is not None and (key is not None or not self.is_stable):
@@ -218,6 +220,15 @@ class _Comparison:
         table = pa.concat_tables(tables)
         order = np.lexsort((places, groups, table["_commit_version"].to_numpy()))
         return table.take(to_arrow_numbers(order))
+
+    @cached_property
+    def _has_row_versions(self) -> bool:
+        """Whether `_row_last_updated_at_version` tells all changes of rows."""
+        between = [one for one in self._between if one.version < self.until.manifest.version]
+        ids = [part.id for _, field in self.columns.compared for part in field.walk()]
+        return self.is_stable and have_row_versions(
+            [self.since.manifest, *between, self.until.manifest], ids
+        )
 
     # Which rows may have changed
 
@@ -269,7 +280,11 @@ class _Comparison:
             of_new = encoded_rows(self.until, [one for _, one in changed], rows[1])
             differ = _differ(of_old, of_new)
             if self.is_stable:
-                self._updates.append((rows[0].take(differ), rows[1].take(differ)))
+                after = rows[1].take(differ)
+                if self._has_row_versions:  # others of the fragment may have changed later
+                    known = self._known_commits(versions_of(self.until, after))
+                    after.commits = np.where(known > 0, known, after.commits)
+                self._updates.append((rows[0].take(differ), after))
             else:
                 self._old.append(rows[0].take(differ))
                 self._new.append(rows[1].take(differ))
@@ -344,7 +359,9 @@ class _Comparison:
         """Collect updates among pairs of rows with the same id, newer rows in scan order."""
         was = versions_of(self.since, old)
         now = versions_of(self.until, new)
-        unchanged = (was > 0) & (was == now)  # last updated in the same version
+        unchanged = np.zeros(len(new), np.bool_)
+        if self._has_row_versions:
+            unchanged = (was > 0) & (was == now)  # last updated in the same version
         old, new, now = old.take(~unchanged), new.take(~unchanged), now[~unchanged]
         if not len(new) or not self.columns.compared:
             return
