@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import lance
@@ -140,6 +141,22 @@ def test_a_number_is_of_the_same_branch_unless_the_text_names_one(tmp_path: Path
         assert ours.checkout(ref).to_table()["a"].to_pylist() == [1, 2]
     with pytest.raises(ValueError, match="of the same branch"):
         ours.changes("main:1")
+
+
+def test_what_is_no_version_is_refused(path: str) -> None:
+    dataset = lancefs.open(path)
+    assert dataset.checkout(np.int64(1)).version == 1
+    wrong: list[Any] = [1.0, None, True, -1]
+    for ref in wrong:
+        for use in (dataset.checkout, dataset.changes):
+            with pytest.raises(ValueError, match="is not a version"):
+                use(ref)
+    with pytest.raises(ValueError, match="versions of 64 bits are detached, and not read"):
+        dataset.checkout(2**63 + 1)
+    with pytest.raises(ValueError, match="newest is -1"):
+        dataset.history(-1)
+    with pytest.raises(TypeError, match="newest is '2'"):
+        dataset.history("2")  # type: ignore[arg-type]
 
 
 def test_checkout_keeps_the_indices_out(path: str) -> None:

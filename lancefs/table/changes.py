@@ -33,6 +33,7 @@ import pyarrow.compute as pc
 from lancefs.datafile.blocks import Mask
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.datafile.fields import Field
+from lancefs.errors import MissingFile
 from lancefs.forks import cached_property
 from lancefs.storage import Store
 from lancefs.table.change_keys import key_fields, pair_rows
@@ -57,7 +58,7 @@ from lancefs.table.version_rows import (
     unique_ids_of,
     versions_of,
 )
-from lancefs.table.versions import list_versions
+from lancefs.table.versions import latest, list_versions
 
 INSERT = "insert"
 DELETE = "delete"
@@ -125,6 +126,31 @@ def _commits_between(store: Store, since: int, until: int) -> list[CommitFile]:
     return commits
 
 
+def _check_same_table(
+    since: OpenVersion, until: OpenVersion, commits: Sequence[CommitFile]
+) -> None:
+    """Check that two open versions are of one table.
+
+    Args:
+        since: The older version.
+        until: The newer version, which may have been opened long before.
+        commits: The commits up to it, read from the table as it is now.
+
+    Raises:
+        MissingFile: The table was deleted and made anew in between.
+    """
+    own, found = until.manifest, [since.manifest, *(one.manifest for one in commits)]
+    times = [one.timestamp for one in found if one is not None and one.version == own.version]
+    is_anew = any(time != own.timestamp for time in times)
+    if not times:  # cleaned up, but never the newest one
+        is_anew = latest(until.resolved.store).version < own.version
+    if is_anew:
+        raise MissingFile(
+            f"{until.name}: the table was deleted and made anew since this version was opened; "
+            "open it again"
+        )
+
+
 def read_changes(
     since: OpenVersion,
     until: OpenVersion,
@@ -151,7 +177,7 @@ def read_changes(
         ColumnNotFound: The newer version has no such column.
         ValueError: The versions are on different branches, or not in this order; or two changed
             rows of a version have the same key, or the older version has no such column.
-        MissingFile: A file of one of the versions is gone.
+        MissingFile: A file of one of the versions is gone, or the table was made anew in between.
         CorruptFile: A file is damaged.
         UnsupportedFeature: A file or a type is not read, or rows with it are not compared.
     """
@@ -163,6 +189,7 @@ def read_changes(
         )
     store = until.resolved.store
     commits = _commits_between(store, since.manifest.version, until.manifest.version)
+    _check_same_table(since, until, commits)
     return _Comparison(since, until, commits, key, share).run()
 
 

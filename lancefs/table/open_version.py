@@ -22,7 +22,7 @@ from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_readers import FragmentReaders
 from lancefs.table.manifest import Manifest, read_manifest
 from lancefs.table.members import as_column, walk_down
-from lancefs.table.refs import Ref, Resolved, again_if_cleaned_up, parse_ref, resolve
+from lancefs.table.refs import Ref, Resolved, again_if_cleaned_up, ref_from, resolve
 from lancefs.table.row_index import RowIndex
 from lancefs.table.row_metadata import ROW_METADATA, RowMetadata
 from lancefs.table.schema import find_column, listed, no_members, shown_schema
@@ -239,15 +239,10 @@ class OpenVersion:
 
         Raises:
             RefNotFound: There is no such version.
+            ValueError: It is no ref.
         """
-        if isinstance(ref, str):
-            text, ref = ref, parse_ref(ref)
-            # `main:3` and `3` are the same ref; only the text tells which one names a branch.
-            if ref.version is not None and ":" not in text:
-                ref = ref.version
-        if isinstance(ref, int):
-            ref = Ref(version=ref, branch=self.resolved.branch)
-        return open_version(self.resolved.root, ref, self.rules, self.max_memory)
+        wanted = ref_from(self.resolved.branch, ref)
+        return open_version(self.resolved.root, wanted, self.rules, self.max_memory)
 
     def part(self, first: int, last: int, fields: Sequence[Field] | None = None) -> OpenVersion:
         """Return consecutive fragments as a version of their own, whose `_rowoffset` starts at 0.

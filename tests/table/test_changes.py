@@ -27,7 +27,7 @@ from lance.fragment import DataFile
 
 import lancefs
 from lancefs.datafile.container import Container
-from lancefs.errors import ColumnNotFound, RefNotFound
+from lancefs.errors import ColumnNotFound, MissingFile, RefNotFound
 from lancefs.storage import Store
 from lancefs.table.changes import AFTER, BEFORE, DELETE, INSERT, IdShare, read_changes
 from lancefs.table.open_version import open_version
@@ -593,6 +593,20 @@ def test_rows_that_overlays_change_in_turn_have_versions_of_their_own(
         ("update_postimage", 2, 2, "new 1"),
         ("update_postimage", 3, 1, "new 2"),
     ]
+
+
+@pytest.mark.parametrize("more", [0, 1, 2])
+def test_versions_of_a_table_that_was_made_anew_are_not_compared(tmp_path: Path, more: int) -> None:
+    path = tmp_path / "t.lance"
+    small(path).delete("id = 1")
+    ours = lancefs.open(path)
+    shutil.rmtree(path)
+    dataset = small(path)
+    for number in range(more):
+        dataset.delete(f"id = {number}")
+    with pytest.raises(MissingFile, match=r"t\.lance@2: the table was deleted and made anew"):
+        ours.changes(1)
+    assert ours.checkout(1).version == 1
 
 
 def test_a_share_needs_stable_ids_and_no_key(tmp_path: Path) -> None:
