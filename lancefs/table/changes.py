@@ -33,11 +33,10 @@ import pyarrow.compute as pc
 from lancefs.datafile.blocks import Mask
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.datafile.fields import Field
-from lancefs.errors import MissingFile
+from lancefs.errors import MissingFile, UnsupportedFeature
 from lancefs.forks import cached_property
-from lancefs.storage import Store
 from lancefs.table.change_keys import key_fields, pair_rows
-from lancefs.table.commits import CommitFile, read_commits
+from lancefs.table.commits import CommitFile, commits_between
 from lancefs.table.correspondence import Correspondence, correspond
 from lancefs.table.fragments import Fragment
 from lancefs.table.open_version import OpenVersion
@@ -58,7 +57,7 @@ from lancefs.table.version_rows import (
     unique_ids_of,
     versions_of,
 )
-from lancefs.table.versions import latest, list_versions
+from lancefs.table.versions import latest
 
 INSERT = "insert"
 DELETE = "delete"
@@ -104,28 +103,6 @@ def changes_schema(fields: Sequence[Field]) -> pa.Schema:
     return pa.schema([*shown, *_ADDED])
 
 
-def _commits_between(store: Store, since: int, until: int) -> list[CommitFile]:
-    """Read the commits from one version to another, as far as they are there.
-
-    Where one of them restored a version from before the first, those from there on are read too.
-
-    Args:
-        store: The directory of the table, or of the branch.
-        since: The first version, which is itself left out.
-        until: The last one.
-    """
-    versions = list_versions(store)
-    commits: list[CommitFile] = []
-    first, start = until + 1, since + 1
-    while start < first:
-        earlier = [one for one in versions if start <= one.version < first]
-        commits = [*read_commits(store, earlier), *commits]
-        done = [one.transaction for one in commits if one.transaction is not None]
-        restored = [one.details.get("version", 0) for one in done if one.operation == "Restore"]
-        first, start = start, min([start, *restored])
-    return commits
-
-
 def _check_same_table(
     since: OpenVersion, until: OpenVersion, commits: Sequence[CommitFile]
 ) -> None:
@@ -149,6 +126,24 @@ def _check_same_table(
             f"{until.name}: the table was deleted and made anew since this version was opened; "
             "open it again"
         )
+
+
+def _check_names(until: OpenVersion, more: str) -> None:
+    """Check that no column has the name of one that changes add to those of the table.
+
+    Args:
+        until: The newer version.
+        more: Another name that they add.
+
+    Raises:
+        UnsupportedFeature: A column has.
+    """
+    added = {*(one.name for one in _ADDED), more}
+    for field in until.fields:
+        if field.name in added:
+            raise UnsupportedFeature(
+                f"{until.name}: the table has a column {field.name}, which changes add themselves"
+            )
 
 
 def read_changes(
@@ -179,7 +174,8 @@ def read_changes(
             rows of a version have the same key, or the older version has no such column.
         MissingFile: A file of one of the versions is gone, or the table was made anew in between.
         CorruptFile: A file is damaged.
-        UnsupportedFeature: A file or a type is not read, or rows with it are not compared.
+        UnsupportedFeature: A file or a type is not read, or rows with it are not compared; or a
+            column has the name of one that is added.
     """
     old, new = since.ref, until.ref
     if old.branch != new.branch or since.manifest.version > until.manifest.version:
@@ -188,8 +184,9 @@ def read_changes(
             "branch were expected"
         )
     store = until.resolved.store
-    commits = _commits_between(store, since.manifest.version, until.manifest.version)
+    commits = commits_between(store, since.manifest.version, until.manifest.version)
     _check_same_table(since, until, commits)
+    _check_names(until, CHANGED_COLUMNS.name if key is not None else "")
     return _Comparison(since, until, commits, key, share).run()
 
 

@@ -48,10 +48,13 @@ class Correspondence:
         pairs: A pair for each column of the newer version.
         is_comparable: Whether the versions may have rows in common: False if the table was
             overwritten with other columns in between.
+        matches: Fields of the older version, by the ids of the same fields in the newer one: of
+            the columns, and of all fields below them.
     """
 
     pairs: tuple[Pair, ...]
     is_comparable: bool
+    matches: Mapping[int, Field]
 
     @property
     def compared(self) -> list[tuple[Field, Field]]:
@@ -89,7 +92,8 @@ def correspond(since: Manifest, until: Manifest, commits: Sequence[CommitFile]) 
         for part in _walk(until.fields)
         if new.origins[part.id] in known
     }
-    return Correspondence(tuple(_pair(one, matches) for one in until.fields), old.era == new.era)
+    pairs = tuple(_pair(one, matches) for one in until.fields)
+    return Correspondence(pairs, old.era == new.era, matches)
 
 
 class _Tracker:

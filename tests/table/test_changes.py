@@ -27,7 +27,7 @@ from lance.fragment import DataFile
 
 import lancefs
 from lancefs.datafile.container import Container
-from lancefs.errors import ColumnNotFound, MissingFile, RefNotFound
+from lancefs.errors import ColumnNotFound, MissingFile, RefNotFound, UnsupportedFeature
 from lancefs.storage import Store
 from lancefs.table.changes import AFTER, BEFORE, DELETE, INSERT, IdShare, read_changes
 from lancefs.table.open_version import open_version
@@ -593,6 +593,18 @@ def test_rows_that_overlays_change_in_turn_have_versions_of_their_own(
         ("update_postimage", 2, 2, "new 1"),
         ("update_postimage", 3, 1, "new 2"),
     ]
+
+
+def test_a_column_with_the_name_of_one_that_is_added_is_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"_commit_version": [1], "_changed_columns": [2]}), path)
+    ours = lancefs.open(path)
+    with pytest.raises(UnsupportedFeature, match="a column _commit_version, which changes add"):
+        ours.changes(1)
+    lance.write_dataset(pa.table({"_changed_columns": [2]}), path, mode="overwrite")
+    assert lancefs.open(path).changes(2).num_rows == 0
+    with pytest.raises(UnsupportedFeature, match="a column _changed_columns, which changes add"):
+        lancefs.open(path).changes(2, key=["_changed_columns"])
 
 
 @pytest.mark.parametrize("more", [0, 1, 2])

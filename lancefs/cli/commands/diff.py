@@ -89,7 +89,7 @@ def diff(
 
         print_rows(rows.schema, rows.to_batches(), form)
         return
-    schema = schema_differences(old.manifest.fields, new.manifest.fields)
+    schema = schema_differences(old.opened, new.opened)
     counts = counts_of_rows(rows)
     cells = None if key is None else counts_by_column(rows)
     if form == "json":
