@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pyarrow.fs
 import pytest
 
 import lancefs
-from lancefs.errors import NotALanceTable, RefNotFound
+from lancefs.errors import MissingFile, NotALanceTable, RefNotFound
 from lancefs.table.refs import Ref
 
 
@@ -157,6 +158,17 @@ def test_what_is_no_version_is_refused(path: str) -> None:
         dataset.history(-1)
     with pytest.raises(TypeError, match="newest is '2'"):
         dataset.history("2")  # type: ignore[arg-type]
+
+
+def test_a_pickle_is_not_of_a_table_that_was_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"a": [1]}), path)
+    pickled = pickle.dumps(lancefs.open(path))
+    assert pickle.loads(pickled).to_table()["a"].to_pylist() == [1]
+    shutil.rmtree(path)
+    lance.write_dataset(pa.table({"a": [2]}), path)
+    with pytest.raises(MissingFile, match=r"t\.lance@1: the table was deleted and made anew"):
+        pickle.loads(pickled)
 
 
 def test_checkout_keeps_the_indices_out(path: str) -> None:

@@ -33,13 +33,13 @@ import pyarrow.compute as pc
 from lancefs.datafile.blocks import Mask
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.datafile.fields import Field
-from lancefs.errors import MissingFile, UnsupportedFeature
+from lancefs.errors import UnsupportedFeature
 from lancefs.forks import cached_property
 from lancefs.table.change_keys import key_fields, pair_rows
 from lancefs.table.commits import CommitFile, commits_between
 from lancefs.table.correspondence import Correspondence, correspond
 from lancefs.table.fragments import Fragment
-from lancefs.table.open_version import OpenVersion
+from lancefs.table.open_version import OpenVersion, made_anew
 from lancefs.table.row_ids import Ids
 from lancefs.table.row_metadata import CREATED_AT, ROW_ID
 from lancefs.table.row_values import unmatched
@@ -122,10 +122,7 @@ def _check_same_table(
     if not times:  # cleaned up, but never the newest one
         is_anew = latest(until.resolved.store).version < own.version
     if is_anew:
-        raise MissingFile(
-            f"{until.name}: the table was deleted and made anew since this version was opened; "
-            "open it again"
-        )
+        raise made_anew(until)
 
 
 def _check_names(until: OpenVersion, more: str) -> None:
