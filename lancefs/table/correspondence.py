@@ -4,7 +4,7 @@ A column keeps its id when it is renamed, moved, or gets more members. But ids a
 gives the id of a dropped column, or of a dropped member, to the next new one, and assigns all ids
 anew when a table is overwritten. Fields are therefore followed from version to version: by id if
 the later version changes the earlier one, by name and type if it replaces the earlier one. Over a
-gap in the commits nobody knows which of both it was: there they are followed either way.
+gap in the commits nobody knows which of both it was: there they are followed by name and type, too.
 """
 
 from __future__ import annotations
@@ -87,11 +87,7 @@ def correspond(since: Manifest, until: Manifest, commits: Sequence[CommitFile]) 
     identities = _Tracker().track(since, until, commits)
     old, new = identities[since.version], identities[until.version]
     known = {old.origins[part.id]: part for part in _walk(since.fields)}
-    matches = {
-        part.id: known[new.origins[part.id]]
-        for part in _walk(until.fields)
-        if new.origins[part.id] in known
-    }
+    matches = dict(_matches(until.fields, new.origins, known))
     pairs = tuple(_pair(one, matches) for one in until.fields)
     return Correspondence(pairs, old.era == new.era, matches)
 
@@ -135,28 +131,11 @@ class _Tracker:
         return self._match_by_id(before, manifest, is_gap)
 
     def _match_by_id(self, before: Manifest, manifest: Manifest, is_gap: bool) -> _Identities:
-        """Match fields by id and type.
-
-        Args:
-            before: The manifest of the last readable version.
-            manifest: The manifest of the version.
-            is_gap: Whether commits are missing in between. Then the names have to be the same, too,
-                and columns that are not matched are matched by name and type.
-        """
+        """Match fields by id and type; over a gap in the commits by path and type."""
         known = self._identities[before.version]
-        old = {part.id: (path, part.logical_type) for path, part in _paths(before.fields)}
-        same = [part for path, part in _paths(manifest.fields) if part.id in old]
-        if is_gap:
-            paths = {part.id: path for path, part in _paths(manifest.fields)}
-            same = [part for part in same if old[part.id][0] == paths[part.id]]
-        ids = {part.id: part.id for part in same if old[part.id][1] == part.logical_type}
-        if is_gap:
-            taken = set(ids)
-            ids |= _same_names(
-                [column for column in before.fields if column.id not in taken],
-                [column for column in manifest.fields if column.id not in taken],
-            )
-        origins = {id: known.origins[old_id] for id, old_id in ids.items()}
+        old = {_key(path, part, is_gap): part.id for path, part in _paths(before.fields)}
+        new = {part.id: _key(path, part, is_gap) for path, part in _paths(manifest.fields)}
+        origins = {id: known.origins[old[key]] for id, key in new.items() if key in old}
         return self._with_new(origins, manifest, known.era)
 
     def _match_by_name(self, before: Manifest, manifest: Manifest) -> _Identities:
@@ -171,6 +150,20 @@ class _Tracker:
         """Return the identities of matched fields, and new ones for all other fields."""
         ids = [part.id for part in _walk(manifest.fields) if part.id not in origins]
         return _Identities({**origins, **{id: next(self._numbers) for id in ids}}, era)
+
+
+def _key(path: tuple[str, ...], field: Field, is_gap: bool) -> tuple[Any, ...]:
+    """Return what is the same of a field in two versions.
+
+    Args:
+        path: The names that lead to the field.
+        field: The field.
+        is_gap: Whether nobody knows what was done between the versions, which may be an overwrite.
+    """
+    if not is_gap:
+        return field.id, field.logical_type
+    # A packed struct is stored as one value, in the order of its members.
+    return path, _name_and_type(field) if field.is_leaf else field.logical_type
 
 
 def _same_names(old: Sequence[Field], new: Sequence[Field]) -> dict[int, int]:
@@ -202,6 +195,22 @@ def _paths(fields: Sequence[Field], above: tuple[str, ...] = ()) -> Iterator[tup
 def _name_and_type(field: Field) -> tuple[Any, ...]:
     """Return the name and type of a field, with those of all fields below it."""
     return (field.name, field.logical_type, *(_name_and_type(child) for child in field.children))
+
+
+def _matches(
+    fields: Sequence[Field], origins: Mapping[int, int], known: Mapping[int, Field]
+) -> Iterator[tuple[int, Field]]:
+    """Yield the ids of fields, and the same fields of the older version.
+
+    Args:
+        fields: Fields of the newer version; those below a field that is new are new, too.
+        origins: Identities of the fields of the newer version, by their ids.
+        known: Fields of the older version, by their identities.
+    """
+    for one in fields:
+        if origins[one.id] in known:
+            yield one.id, known[origins[one.id]]
+            yield from _matches(one.children, origins, known)
 
 
 def _pair(field: Field, matches: Mapping[int, Field]) -> Pair:

@@ -552,6 +552,24 @@ def test_columns_of_a_table_that_was_overwritten_by_a_version_that_is_gone(tmp_p
     ]
 
 
+def test_members_in_another_order_since_a_version_that_is_gone(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "t.lance"
+    rows = [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
+    lance.write_dataset(pa.table({"id": [1, 2], "s": rows}), path)
+    swapped = [{"b": 2, "a": 1}, {"b": 4, "a": 30}]
+    lance.write_dataset(pa.table({"id": [1, 2], "s": swapped}), path, mode="overwrite")
+    lance.dataset(path).insert(pa.table({"id": [3], "s": swapped[:1]}))
+    sorted((path / "_versions").glob("*.manifest"))[1].unlink()
+    changes = lancefs.open(path).changes(1, key=["id"])
+    assert said(changes, "id", "s") == [
+        ("update_preimage", 3, 2, {"a": 3, "b": 4}),
+        ("update_postimage", 3, 2, {"a": 30, "b": 4}),
+        ("insert", 3, 3, {"a": 1, "b": 2}),
+    ]
+
+
 def test_a_change_that_the_row_versions_do_not_tell_is_found_after_a_compaction(
     tmp_path: Path,
 ) -> None:
