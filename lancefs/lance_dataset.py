@@ -21,6 +21,7 @@ from lancefs.scan.scanner import (
     LanceScanner,
     ScanOptions,
 )
+from lancefs.scan.settings import check_number
 from lancefs.search.search_methods import SearchMethods
 from lancefs.table.dictionary_columns import ENCODED
 from lancefs.table.fragments import Fragment
@@ -213,11 +214,12 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         """Return another version of the table as a dataset, with the same filters and columns.
 
         Args:
-            ref: The version: a number of the same branch, or a ref such as `prod` or `exp:3`.
+            ref: The version: a number of the same branch, or a ref such as `prod`, `exp:3` or
+                `main:3`.
 
         Raises:
             RefNotFound: There is no such version.
-            ValueError: The text is not a ref.
+            ValueError: It is not a ref.
         """
         return LanceDataset(self._version.at(ref), self._more, self._filters, self._use_index)
 
@@ -291,9 +293,15 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
 
         Args:
             newest: At most this many of the newest versions.
+
+        Raises:
+            TypeError: It is no whole number.
+            ValueError: It is negative.
         """
         from lancefs.table.history import history_table, read_history
 
+        if newest is not None:
+            check_number("newest", newest)
         where = self._version.resolved
         return history_table(read_history(where.store, where.root, where.branch, newest))
 
@@ -383,7 +391,8 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
             RefNotFound: There is no such version.
             ValueError: The versions are on different branches, or not in this order; or two changed
                 rows of a version have the same key, or the older version lacks a column of it.
-            MissingFile: A file of one of the versions is gone.
+            MissingFile: A file of one of the versions is gone, or the table was made anew since
+                this one was opened.
         """
         from lancefs.table.changes import read_changes
 

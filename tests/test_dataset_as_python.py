@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import lance
@@ -14,7 +16,8 @@ import pyarrow.fs
 import pytest
 
 import lancefs
-from lancefs.errors import NotALanceTable, RefNotFound
+from lancefs.errors import MissingFile, NotALanceTable, RefNotFound
+from lancefs.table.refs import Ref
 
 
 @pytest.fixture
@@ -125,6 +128,47 @@ def test_checkout_opens_another_version(path: str) -> None:
     assert "_rowid" in dataset.with_row_metadata().checkout(1).schema.names
     with pytest.raises(RefNotFound, match="the table has 1, 2, 3"):
         dataset.checkout(9)
+
+
+def test_a_number_is_of_the_same_branch_unless_the_text_names_one(tmp_path: Path) -> None:
+    dataset = lance.write_dataset(pa.table({"a": [1]}), tmp_path / "t.lance")
+    branch = dataset.create_branch("exp", 1)
+    dataset.insert(pa.table({"a": [2]}))
+    branch.insert(pa.table({"a": [3]}))
+    ours = lancefs.open(tmp_path / "t.lance", branch="exp")
+    for ref in (2, "2", " v2 ", "exp:2"):
+        assert ours.checkout(ref).to_table()["a"].to_pylist() == [1, 3]
+    for ref in ("main:2", "main:latest", "latest", Ref(version=2)):
+        assert ours.checkout(ref).to_table()["a"].to_pylist() == [1, 2]
+    with pytest.raises(ValueError, match="of the same branch"):
+        ours.changes("main:1")
+
+
+def test_what_is_no_version_is_refused(path: str) -> None:
+    dataset = lancefs.open(path)
+    assert dataset.checkout(np.int64(1)).version == 1
+    wrong: list[Any] = [1.0, None, True, -1]
+    for ref in wrong:
+        for use in (dataset.checkout, dataset.changes):
+            with pytest.raises(ValueError, match="is not a version"):
+                use(ref)
+    with pytest.raises(ValueError, match="versions of 64 bits are detached, and not read"):
+        dataset.checkout(2**63 + 1)
+    with pytest.raises(ValueError, match="newest is -1"):
+        dataset.history(-1)
+    with pytest.raises(TypeError, match="newest is '2'"):
+        dataset.history("2")  # type: ignore[arg-type]
+
+
+def test_a_pickle_is_not_of_a_table_that_was_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"a": [1]}), path)
+    pickled = pickle.dumps(lancefs.open(path))
+    assert pickle.loads(pickled).to_table()["a"].to_pylist() == [1]
+    shutil.rmtree(path)
+    lance.write_dataset(pa.table({"a": [2]}), path)
+    with pytest.raises(MissingFile, match=r"t\.lance@1: the table was deleted and made anew"):
+        pickle.loads(pickled)
 
 
 def test_checkout_keeps_the_indices_out(path: str) -> None:

@@ -28,6 +28,7 @@ from lancefs.table.refs import (
     list_tags,
     make_ref,
     parse_ref,
+    ref_from,
     resolve,
 )
 from lancefs.table.versions import VERSIONS, list_versions
@@ -117,8 +118,17 @@ class Target:
         return Ref(version=self.resolved.file.version, branch=self.resolved.branch)
 
     def at(self, ref: str) -> Target:
-        """Return another version of the table."""
-        return Target(self.url, _read_ref(ref, self.url), self.options, self.rules)
+        """Return another version of the table; a plain number is of the same branch."""
+        try:
+            wanted = ref_from(self.resolved.branch, ref)
+        except ValueError as error:
+            raise Failure(f"{self.url}: {error}") from error
+        return Target(self.url, wanted, self.options, self.rules)
+
+    def newest(self) -> Target:
+        """Return the newest version of the branch that this version is on."""
+        ref = Ref(branch=self.resolved.branch)
+        return self if ref == self.ref else Target(self.url, ref, self.options, self.rules)
 
     def refs(self) -> list[str]:
         """List what may stand after the `@`: tags, branches, and versions, newest first."""

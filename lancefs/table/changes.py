@@ -33,16 +33,17 @@ import pyarrow.compute as pc
 from lancefs.datafile.blocks import Mask
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.datafile.fields import Field
-from lancefs.storage import Store
+from lancefs.errors import UnsupportedFeature
+from lancefs.forks import cached_property
 from lancefs.table.change_keys import key_fields, pair_rows
-from lancefs.table.commits import CommitFile, read_commits
+from lancefs.table.commits import CommitFile, commits_between
 from lancefs.table.correspondence import Correspondence, correspond
 from lancefs.table.fragments import Fragment
-from lancefs.table.open_version import OpenVersion
+from lancefs.table.open_version import OpenVersion, made_anew
 from lancefs.table.row_ids import Ids
 from lancefs.table.row_metadata import CREATED_AT, ROW_ID
 from lancefs.table.row_values import unmatched
-from lancefs.table.timeline import Timeline, is_same, signature
+from lancefs.table.timeline import Timeline, have_row_versions, is_same, signature
 from lancefs.table.version_rows import (
     ROWS_AT_ONCE,
     VersionRows,
@@ -56,7 +57,7 @@ from lancefs.table.version_rows import (
     unique_ids_of,
     versions_of,
 )
-from lancefs.table.versions import list_versions
+from lancefs.table.versions import latest
 
 INSERT = "insert"
 DELETE = "delete"
@@ -102,26 +103,44 @@ def changes_schema(fields: Sequence[Field]) -> pa.Schema:
     return pa.schema([*shown, *_ADDED])
 
 
-def _commits_between(store: Store, since: int, until: int) -> list[CommitFile]:
-    """Read the commits from one version to another, as far as they are there.
-
-    Where one of them restored a version from before the first, those from there on are read too.
+def _check_same_table(
+    since: OpenVersion, until: OpenVersion, commits: Sequence[CommitFile]
+) -> None:
+    """Check that two open versions are of one table.
 
     Args:
-        store: The directory of the table, or of the branch.
-        since: The first version, which is itself left out.
-        until: The last one.
+        since: The older version.
+        until: The newer version, which may have been opened long before.
+        commits: The commits up to it, read from the table as it is now.
+
+    Raises:
+        MissingFile: The table was deleted and made anew in between.
     """
-    versions = list_versions(store)
-    commits: list[CommitFile] = []
-    first, start = until + 1, since + 1
-    while start < first:
-        earlier = [one for one in versions if start <= one.version < first]
-        commits = [*read_commits(store, earlier), *commits]
-        done = [one.transaction for one in commits if one.transaction is not None]
-        restored = [one.details.get("version", 0) for one in done if one.operation == "Restore"]
-        first, start = start, min([start, *restored])
-    return commits
+    own, found = until.manifest, [since.manifest, *(one.manifest for one in commits)]
+    times = [one.timestamp for one in found if one is not None and one.version == own.version]
+    is_anew = any(time != own.timestamp for time in times)
+    if not times:  # cleaned up, but never the newest one
+        is_anew = latest(until.resolved.store).version < own.version
+    if is_anew:
+        raise made_anew(until)
+
+
+def _check_names(until: OpenVersion, more: str) -> None:
+    """Check that no column has the name of one that changes add to those of the table.
+
+    Args:
+        until: The newer version.
+        more: Another name that they add.
+
+    Raises:
+        UnsupportedFeature: A column has.
+    """
+    added = {*(one.name for one in _ADDED), more}
+    for field in until.fields:
+        if field.name in added:
+            raise UnsupportedFeature(
+                f"{until.name}: the table has a column {field.name}, which changes add themselves"
+            )
 
 
 def read_changes(
@@ -150,9 +169,10 @@ def read_changes(
         ColumnNotFound: The newer version has no such column.
         ValueError: The versions are on different branches, or not in this order; or two changed
             rows of a version have the same key, or the older version has no such column.
-        MissingFile: A file of one of the versions is gone.
+        MissingFile: A file of one of the versions is gone, or the table was made anew in between.
         CorruptFile: A file is damaged.
-        UnsupportedFeature: A file or a type is not read, or rows with it are not compared.
+        UnsupportedFeature: A file or a type is not read, or rows with it are not compared; or a
+            column has the name of one that is added.
     """
     old, new = since.ref, until.ref
     if old.branch != new.branch or since.manifest.version > until.manifest.version:
@@ -161,7 +181,9 @@ def read_changes(
             "branch were expected"
         )
     store = until.resolved.store
-    commits = _commits_between(store, since.manifest.version, until.manifest.version)
+    commits = commits_between(store, since.manifest.version, until.manifest.version)
+    _check_same_table(since, until, commits)
+    _check_names(until, CHANGED_COLUMNS.name if key is not None else "")
     return _Comparison(since, until, commits, key, share).run()
 
 
@@ -184,6 +206,7 @@ class _Comparison:
             for one in commits
             if one.manifest is not None and one.file.version > since.manifest.version
         ]
+        self._between = between
         self.timeline = Timeline(until.manifest, between, until.files_of)
         self.is_stable = since.row_metadata.is_stable and until.row_metadata.is_stable
         if share is not None and (key is not None or not self.is_stable):
@@ -218,6 +241,15 @@ class _Comparison:
         table = pa.concat_tables(tables)
         order = np.lexsort((places, groups, table["_commit_version"].to_numpy()))
         return table.take(to_arrow_numbers(order))
+
+    @cached_property
+    def _has_row_versions(self) -> bool:
+        """Whether `_row_last_updated_at_version` tells all changes of rows."""
+        between = [one for one in self._between if one.version < self.until.manifest.version]
+        ids = [part.id for _, field in self.columns.compared for part in field.walk()]
+        return self.is_stable and have_row_versions(
+            [self.since.manifest, *between, self.until.manifest], ids
+        )
 
     # Which rows may have changed
 
@@ -269,7 +301,11 @@ class _Comparison:
             of_new = encoded_rows(self.until, [one for _, one in changed], rows[1])
             differ = _differ(of_old, of_new)
             if self.is_stable:
-                self._updates.append((rows[0].take(differ), rows[1].take(differ)))
+                after = rows[1].take(differ)
+                if self._has_row_versions:  # others of the fragment may have changed later
+                    known = self._known_commits(versions_of(self.until, after))
+                    after.commits = np.where(known > 0, known, after.commits)
+                self._updates.append((rows[0].take(differ), after))
             else:
                 self._old.append(rows[0].take(differ))
                 self._new.append(rows[1].take(differ))
@@ -344,7 +380,9 @@ class _Comparison:
         """Collect updates among pairs of rows with the same id, newer rows in scan order."""
         was = versions_of(self.since, old)
         now = versions_of(self.until, new)
-        unchanged = (was > 0) & (was == now)  # last updated in the same version
+        unchanged = np.zeros(len(new), np.bool_)
+        if self._has_row_versions:
+            unchanged = (was > 0) & (was == now)  # last updated in the same version
         old, new, now = old.take(~unchanged), new.take(~unchanged), now[~unchanged]
         if not len(new) or not self.columns.compared:
             return

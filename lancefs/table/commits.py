@@ -13,7 +13,7 @@ from lancefs.errors import CorruptFile, LanceError, MissingFile, UnsupportedFeat
 from lancefs.storage import ByteRange, Bytes, File, Store, read_all
 from lancefs.table.manifest import Manifest, read_manifest, read_timestamp
 from lancefs.table.transactions import Transaction, read_transaction
-from lancefs.table.versions import VersionFile
+from lancefs.table.versions import VersionFile, list_versions
 from lancefs.threads import in_threads
 
 # Manifests of one round of requests, and the largest size of a manifest that joins it.
@@ -75,6 +75,28 @@ def read_commits(store: Store, versions: Sequence[VersionFile]) -> Iterator[Comm
     """
     for start in range(0, len(versions), _BATCH):
         yield from _read_batch(store, versions[start : start + _BATCH])
+
+
+def commits_between(store: Store, since: int, until: int) -> list[CommitFile]:
+    """Read the commits from one version to another, as far as they are there.
+
+    Where one of them restored a version from before the first, those from there on are read too.
+
+    Args:
+        store: The directory of the table, or of the branch.
+        since: The first version, which is itself left out.
+        until: The last one.
+    """
+    versions = list_versions(store)
+    commits: list[CommitFile] = []
+    first, start = until + 1, since + 1
+    while start < first:
+        earlier = [one for one in versions if start <= one.version < first]
+        commits = [*read_commits(store, earlier), *commits]
+        done = [one.transaction for one in commits if one.transaction is not None]
+        restored = [one.details.get("version", 0) for one in done if one.operation == "Restore"]
+        first, start = start, min([start, *restored])
+    return commits
 
 
 def _read_batch(store: Store, versions: Sequence[VersionFile]) -> list[CommitFile]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +35,7 @@ from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import Fragment
 from lancefs.table.manifest import Manifest
 from lancefs.table.mem_wal import Generation
-from lancefs.table.open_version import OpenVersion
+from lancefs.table.open_version import OpenVersion, check_committed
 from lancefs.table.refs import Ref, Resolved, resolve
 from lancefs.table.schema import primary_key
 from lancefs.table.versions import latest
@@ -81,7 +82,7 @@ class FreshVersion(OpenVersion):
     def __reduce__(self) -> tuple[Any, ...]:
         root = self.resolved.root
         arguments = root.fs, root.root, self.ref, self.generations, self.rules, self.max_memory
-        return _reopen, arguments
+        return _reopen, (*arguments, self.manifest.timestamp)
 
     @property
     def readers(self) -> Sequence[FragmentReader]:
@@ -347,7 +348,10 @@ def _reopen(
     generations: Sequence[Generation],
     rules: BaseRules | None,
     max_memory: int | None,
+    committed: datetime,
 ) -> FreshVersion:
     """Open the version that was pickled."""
     where = resolve(confine(Store(fs, path), rules), ref)
-    return FreshVersion(where, generations, rules, max_memory=max_memory)
+    version = FreshVersion(where, generations, rules, max_memory=max_memory)
+    check_committed(version, committed)
+    return version

@@ -15,8 +15,10 @@ import pyarrow as pa
 
 from lancefs.datafile.fields import Field
 from lancefs.storage import Store
-from lancefs.table.commits import CommitFile, read_commits
+from lancefs.table.commits import CommitFile, commits_between, read_commits
+from lancefs.table.correspondence import correspond
 from lancefs.table.fragments import Fragment
+from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Tag, list_tags
 from lancefs.table.versions import list_versions
 
@@ -135,21 +137,29 @@ def history_table(commits: Iterator[Commit] | Sequence[Commit]) -> pa.Table:
     return pa.table(arrays, schema=HISTORY)
 
 
-def schema_differences(old: Sequence[Field], new: Sequence[Field]) -> list[str]:
+def schema_differences(since: OpenVersion, until: OpenVersion) -> list[str]:
     """Describe in words how the columns of two versions differ.
 
     Args:
-        old: Columns of the older version.
-        new: Columns of the newer version.
+        since: The older version.
+        until: The newer version, of the same branch.
     """
-    before, after = dict(_walk(old)), dict(_walk(new))
-    # An overwrite gives new ids to columns that are the same to users: match by path and type.
-    old_ids = {(path, part.logical_type): id for id, (path, part) in before.items()}
-    matches = {id: old_ids.get((path, part.logical_type), id) for id, (path, part) in after.items()}
-    taken = {old_id for id, old_id in matches.items() if id != old_id}
+    if since.fields == until.fields:
+        return []
+    numbers = since.manifest.version, until.manifest.version
+    commits = commits_between(until.resolved.store, *numbers)
+    known = correspond(since.manifest, until.manifest, commits).matches
+    matches = {id: part.id for id, part in known.items()}
+    before, after = dict(_walk(since.fields)), dict(_walk(until.fields))
+    # A struct that was overwritten with other members is no match, and yet the same to users.
+    left = {
+        (path, part.logical_type): id
+        for id, (path, part) in before.items()
+        if id not in matches.values()
+    }
     renumbered = {
-        (-1 - id if id == old_id and old_id in taken else old_id): after[id]
-        for id, old_id in matches.items()
+        matches.get(id, left.get((path, part.logical_type), -1 - id)): (path, part)
+        for id, (path, part) in after.items()
     }
     return list(_differences(before, renumbered))
 
@@ -278,8 +288,11 @@ def _schema_changes(record: CommitFile, before: CommitFile | None) -> tuple[str,
     if before.manifest.fields == record.manifest.fields:
         return ()
     old, new = dict(_walk(before.manifest.fields)), dict(_walk(record.manifest.fields))
-    if record.transaction is not None and record.transaction.operation in ("Overwrite", "Restore"):
-        # These operations change the ids of columns: match by path instead.
+    operation = None if record.transaction is None else record.transaction.operation
+    is_gap = record.file.version != before.file.version + 1
+    if is_gap or operation in ("Overwrite", "Restore"):
+        # These operations change the ids of columns, and versions that are gone may have used them
+        # again: match by path instead.
         old_ids = {path: id for id, (path, _) in old.items()}
         new = {old_ids.get(path, -1 - id): (path, part) for id, (path, part) in new.items()}
     return tuple(_differences(old, new))

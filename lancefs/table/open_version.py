@@ -7,12 +7,13 @@ once, however many readers there are.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from lancefs.datafile.fields import Field
-from lancefs.errors import ColumnNotFound, CorruptFile, locating
+from lancefs.errors import ColumnNotFound, CorruptFile, MissingFile, locating
 from lancefs.forks import cached_property
 from lancefs.masking import mask_secrets
 from lancefs.storage import Store
@@ -22,7 +23,7 @@ from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_readers import FragmentReaders
 from lancefs.table.manifest import Manifest, read_manifest
 from lancefs.table.members import as_column, walk_down
-from lancefs.table.refs import Ref, Resolved, again_if_cleaned_up, parse_ref, resolve
+from lancefs.table.refs import Ref, Resolved, again_if_cleaned_up, ref_from, resolve
 from lancefs.table.row_index import RowIndex
 from lancefs.table.row_metadata import ROW_METADATA, RowMetadata
 from lancefs.table.schema import find_column, listed, no_members, shown_schema
@@ -65,8 +66,8 @@ class OpenVersion:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        root = self.resolved.root
-        return _reopen, (root.fs, root.root, self.ref, self.rules, self.max_memory)
+        root, committed = self.resolved.root, self.manifest.timestamp
+        return _reopen, (root.fs, root.root, self.ref, self.rules, self.max_memory, committed)
 
     @property
     def uri(self) -> str:
@@ -234,18 +235,15 @@ class OpenVersion:
         """Open another version of the table.
 
         Args:
-            ref: The version; a plain number is a version of the same branch.
+            ref: The version; a plain number (3, or v3) is a version of the same branch, which
+                main:3 is not.
 
         Raises:
             RefNotFound: There is no such version.
+            ValueError: It is no ref.
         """
-        if isinstance(ref, str):
-            ref = parse_ref(ref)
-            if ref.version is not None and ref.branch is None:
-                ref = ref.version
-        if isinstance(ref, int):
-            ref = Ref(version=ref, branch=self.resolved.branch)
-        return open_version(self.resolved.root, ref, self.rules, self.max_memory)
+        wanted = ref_from(self.resolved.branch, ref)
+        return open_version(self.resolved.root, wanted, self.rules, self.max_memory)
 
     def part(self, first: int, last: int, fields: Sequence[Field] | None = None) -> OpenVersion:
         """Return consecutive fragments as a version of their own, whose `_rowoffset` starts at 0.
@@ -290,9 +288,34 @@ def _reopen(
     ref: Ref,
     rules: BaseRules | None,
     max_memory: int | None,
+    committed: datetime,
 ) -> OpenVersion:
     """Open the version that was pickled."""
-    return open_version(confine(Store(fs, path), rules), ref, rules, max_memory)
+    version = open_version(confine(Store(fs, path), rules), ref, rules, max_memory)
+    check_committed(version, committed)
+    return version
+
+
+def check_committed(version: OpenVersion, committed: datetime) -> None:
+    """Check that a version is the one that was opened before, and not one of a table made anew.
+
+    Args:
+        version: The version, opened again.
+        committed: When the version that was opened before was committed.
+
+    Raises:
+        MissingFile: It is another one.
+    """
+    if version.manifest.timestamp != committed:
+        raise made_anew(version)
+
+
+def made_anew(version: OpenVersion) -> MissingFile:
+    """Return the error about a version that is gone, whose number is one of another table now."""
+    return MissingFile(
+        f"{version.name}: the table was deleted and made anew since this version was opened; "
+        "open it again"
+    )
 
 
 def _read_manifest(resolved: Resolved) -> Manifest:

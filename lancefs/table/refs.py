@@ -31,7 +31,14 @@ from lancefs.errors import (
 )
 from lancefs.storage import Bytes, File, Store, read_all
 from lancefs.table.manifest import read_timestamp
-from lancefs.table.versions import VersionFile, describe, list_versions, pick, unlisted
+from lancefs.table.versions import (
+    FIRST_DETACHED,
+    VersionFile,
+    describe,
+    list_versions,
+    pick,
+    unlisted,
+)
 
 _Found = TypeVar("_Found")
 
@@ -200,6 +207,24 @@ def make_ref(
     )
 
 
+def ref_from(branch: str | None, given: Ref | str | int) -> Ref:
+    """Return the ref that is meant where a branch is at hand: a plain number is of this branch.
+
+    Args:
+        branch: The branch; None for the main branch.
+        given: A number (3, or v3), which main:3 is not; or another ref.
+
+    Raises:
+        ValueError: It is none of them.
+    """
+    if isinstance(given, Ref):
+        return given
+    ref = parse_ref(given) if isinstance(given, str) else Ref(_parse_version(given))
+    # `main:3` and `3` are the same ref; only the text tells which one names a branch.
+    is_number = ref.version is not None and (not isinstance(given, str) or ":" not in given)
+    return ref._replace(branch=branch) if is_number else ref
+
+
 def list_tags(store: Store) -> dict[str, Tag]:
     """Read all tags of a table, by name.
 
@@ -283,7 +308,7 @@ def _resolve(store: Store, ref: Ref) -> Resolved:
     if ref.as_of is not None:
         file = _as_of(where, versions, ref.as_of)
     elif ref.version is not None:
-        file = pick(where, versions, ref.version)
+        file = pick(where, versions, ref.version, branch)
     else:
         file = versions[-1]
     return Resolved(where, file, branch, store)
@@ -320,11 +345,19 @@ def _parse_branch(text: str, branch: str, version: str) -> Ref:
 
 def _parse_version(version: int | str) -> int | None:
     match = _VERSION.fullmatch(str(version).strip())
-    if match and not isinstance(version, bool):
+    if match and not isinstance(version, bool) and int(match[1]) < FIRST_DETACHED:
         return int(match[1])
     if version == LATEST:
         return None
-    raise ValueError(f"{version!r} is not a version: a number was expected, or {LATEST!r}")
+    detached = "; versions of 64 bits are detached, and not read" if _is_detached(version) else ""
+    raise ValueError(
+        f"{version!r} is not a version: a number was expected, or {LATEST!r}{detached}"
+    )
+
+
+def _is_detached(version: object) -> bool:
+    text = str(version).strip().removeprefix("v")
+    return re.fullmatch("[0-9]{19,20}", text) is not None and FIRST_DETACHED <= int(text) < 2**64
 
 
 def _parse_time(time: object) -> datetime:

@@ -48,6 +48,37 @@ def signature(fragment: Fragment, field_ids: Sequence[int]) -> Signature:
     return tuple(places), overlays
 
 
+def have_row_versions(versions: Sequence[Manifest], field_ids: Sequence[int]) -> bool:
+    """Return whether the row versions tell which rows changed between the first and last version.
+
+    A writer may give a fragment other values and leave its row versions as they were, as commits of
+    `Fragment.update_columns` do; a compaction then moves the rows, and nothing tells of the change.
+
+    Args:
+        versions: The readable versions, oldest first.
+        field_ids: Ids of the fields whose values are meant.
+    """
+    return all(
+        following.version == version.version + 1 and _updates_row_versions(*parts, field_ids)
+        for version, following in pairwise(versions)
+        for parts in [version.fragments.differences(following.fragments)]
+    )
+
+
+def _updates_row_versions(
+    old: Sequence[Fragment], new: Sequence[Fragment], field_ids: Sequence[int]
+) -> bool:
+    """Return whether all fragments that got other values also got other row versions."""
+    earlier = {fragment.id: fragment for fragment in old}
+    return all(
+        before.last_updated_at_versions != fragment.last_updated_at_versions
+        or signature(before, field_ids) == signature(fragment, field_ids)
+        for fragment in new
+        for before in [earlier.get(fragment.id)]
+        if before is not None
+    )
+
+
 class Timeline:
     """The versions after a first one, up to a last one.
 

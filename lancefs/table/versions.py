@@ -28,7 +28,7 @@ _V2_LENGTH = 20 + len(_SUFFIX)
 _NO_INFO: Mapping[str, object] = {}
 _U64_MAX = 2**64 - 1
 # Versions from here on are detached: they are not part of the history.
-_FIRST_DETACHED = 2**63
+FIRST_DETACHED = 2**63
 
 
 class Scheme(StrEnum):
@@ -140,11 +140,11 @@ def _attached(names: Sequence[str]) -> Sequence[str]:
     Args:
         names: Names of manifest files, in the order of the versions.
     """
-    if names and _numbered(names[0])[0] >= 0 and _numbered(names[-1])[0] < _FIRST_DETACHED:
+    if names and _numbered(names[0])[0] >= 0 and _numbered(names[-1])[0] < FIRST_DETACHED:
         return names
     first, last = (
         bisect_left(names, limit, key=lambda name: _numbered(name)[0])
-        for limit in (0, _FIRST_DETACHED)
+        for limit in (0, FIRST_DETACHED)
     )
     return names[first:last]
 
@@ -201,13 +201,16 @@ def is_newest(store: Store, file: VersionFile) -> bool:
     return is_one_scheme and f"{VERSIONS}/{min(names)}" == file.path
 
 
-def pick(store: Store, versions: Sequence[VersionFile], version: int) -> VersionFile:
+def pick(
+    store: Store, versions: Sequence[VersionFile], version: int, branch: str | None = None
+) -> VersionFile:
     """Return the file of a version from a listing.
 
     Args:
         store: The directory that was listed, for the error message.
         versions: The listed versions, oldest first, at least one.
         version: Number of the version.
+        branch: The branch that was listed; None for the main branch.
 
     Raises:
         RefNotFound: The version is not listed; the message names the listed ones.
@@ -215,10 +218,12 @@ def pick(store: Store, versions: Sequence[VersionFile], version: int) -> Version
     position = bisect_left(versions, version, key=lambda file: file.version)
     if position < len(versions) and versions[position].version == version:
         return versions[position]
-    raise RefNotFound(
-        f"{store.url()}: there is no version {version}; {describe(versions)}"
-        + (" (older ones were cleaned up)" if 0 < version < versions[0].version else "")
-    )
+    older = ""
+    if 0 < version < versions[0].version:
+        older = " (older ones were cleaned up)"
+        if branch is not None:
+            older = " (older ones were cleaned up, or are of the branch that it starts from)"
+    raise RefNotFound(f"{store.url()}: there is no version {version}; {describe(versions)}{older}")
 
 
 def unlisted(store: Store, version: int) -> VersionFile | None:
@@ -254,7 +259,7 @@ def parse_name(name: str) -> tuple[int, Scheme] | None:
     if not (_V1_NAME.fullmatch(name) or _V2_NAME.fullmatch(name)):
         return None
     version, scheme = _numbered(name)
-    return (version, scheme) if 0 <= version < _FIRST_DETACHED else None
+    return (version, scheme) if 0 <= version < FIRST_DETACHED else None
 
 
 def _numbered(name: str) -> tuple[int, Scheme]:

@@ -44,6 +44,28 @@ def test_diff_alone_shows_what_the_newest_version_changed(
     assert "t.lance@1 is the only version" in done.err
 
 
+def test_diff_stays_on_the_branch(tmp_path: Path, here: Here) -> None:
+    path = str(tmp_path / "t.lance")
+    dataset = lance.write_dataset(pa.table({"a": [1]}), path)
+    branch = dataset.create_branch("exp", 1)
+    branch.insert(pa.table({"a": [2]}))
+    branch.tags.create("there", ("exp", 2))
+    wanted = here("diff", path, "exp:1", "exp:2").out
+    assert "1 row inserted" in wanted
+    for arguments in (
+        [f"{path}@exp:latest"],
+        [f"{path}@exp:latest", "1"],
+        [f"{path}@exp:1"],
+        [f"{path}@exp:1", "2"],
+        [f"{path}@exp:1", "there"],
+        [f"{path}@there", "1", "2"],
+    ):
+        assert here("diff", *arguments).out == wanted
+    assert "on two branches" in here("diff", path, "there").err
+    gone = here("diff", f"{path}@exp:0", "2").err
+    assert "there is no version 0; the table has 1, 2" in gone
+
+
 def test_diff_shows_the_rows_when_asked(shop: Path, here: Here) -> None:
     table = f"{shop}/teas.lance"
     text = here("diff", table, "2", "3", "--rows", "-n", "2").out.splitlines()

@@ -22,10 +22,12 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lance.file import LanceFileWriter
+from lance.fragment import DataFile
 
 import lancefs
 from lancefs.datafile.container import Container
-from lancefs.errors import ColumnNotFound, RefNotFound
+from lancefs.errors import ColumnNotFound, MissingFile, RefNotFound, UnsupportedFeature
 from lancefs.storage import Store
 from lancefs.table.changes import AFTER, BEFORE, DELETE, INSERT, IdShare, read_changes
 from lancefs.table.open_version import open_version
@@ -517,6 +519,124 @@ def test_an_id_of_a_column_that_is_used_again_is_not_the_same_column(tmp_path: P
     dataset.delete("id = 1")
     changes = lancefs.open(tmp_path / "t.lance").changes(1)
     assert said(changes, "id", "z") == [("delete", 4, 1, None)]
+
+
+def test_an_id_of_a_member_that_is_used_again_is_not_the_same_member(tmp_path: Path) -> None:
+    """Lance gives it away when no data file holds the member any more."""
+    path = str(tmp_path / "t.lance")
+    rows = pa.table({"id": [1, 2], "s": [{"a": 1, "b": 2}, {"a": 3, "b": 4}]})
+    dataset = lance.write_dataset(rows, path, max_rows_per_file=1)
+    dataset.drop_columns(["s.b"])
+    dataset.optimize.compact_files()
+    dataset.add_columns(pa.field("s", pa.struct([pa.field("c", pa.int64())])))
+    ours = lancefs.open(path)
+    old, new = (one.manifest.fields[1] for one in (ours.checkout(1), ours))
+    assert [part.id for part in old.walk()] == [part.id for part in new.walk()]
+    assert ours.changes(1).num_rows == 0
+    dataset.delete("id = 1")
+    assert said(lancefs.open(path).changes(1), "id", "s")[0][2:] == (1, {"a": 1, "c": None})
+
+
+def test_columns_of_a_table_that_was_overwritten_by_a_version_that_is_gone(tmp_path: Path) -> None:
+    """Ids tell nothing there: only `a` has the same one in both versions."""
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"a": [1, 2], "b": [5, 6], "c": [7, 8]}), path)
+    lance.write_dataset(pa.table({"a": [1, 2], "c": [7, 8], "b": [50, 6]}), path, mode="overwrite")
+    lance.dataset(path).delete("a = 2")
+    sorted((path / "_versions").glob("*.manifest"))[1].unlink()
+    changes = lancefs.open(path).changes(1)
+    assert said(changes, "a", "b", "c") == [
+        ("delete", 3, 1, 5, 7),
+        ("delete", 3, 2, 6, 8),
+        ("insert", 3, 1, 50, 7),
+    ]
+
+
+def test_members_in_another_order_since_a_version_that_is_gone(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "t.lance"
+    rows = [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
+    lance.write_dataset(pa.table({"id": [1, 2], "s": rows}), path)
+    swapped = [{"b": 2, "a": 1}, {"b": 4, "a": 30}]
+    lance.write_dataset(pa.table({"id": [1, 2], "s": swapped}), path, mode="overwrite")
+    lance.dataset(path).insert(pa.table({"id": [3], "s": swapped[:1]}))
+    sorted((path / "_versions").glob("*.manifest"))[1].unlink()
+    changes = lancefs.open(path).changes(1, key=["id"])
+    assert said(changes, "id", "s") == [
+        ("update_preimage", 3, 2, {"a": 3, "b": 4}),
+        ("update_postimage", 3, 2, {"a": 30, "b": 4}),
+        ("insert", 3, 3, {"a": 1, "b": 2}),
+    ]
+
+
+def test_a_change_that_the_row_versions_do_not_tell_is_found_after_a_compaction(
+    tmp_path: Path,
+) -> None:
+    """A commit of `update_columns` leaves the row versions as they were."""
+    path = str(tmp_path / "t.lance")
+    dataset = small(tmp_path / "t.lance")
+    fragment, modified = dataset.get_fragments()[0].update_columns(
+        pa.table({"id": [2], "x": ["B"]}), left_on="id", right_on="id"
+    )
+    operation = lance.LanceOperation.Update(updated_fragments=[fragment], fields_modified=modified)
+    dataset = lance.LanceDataset.commit(path, operation, read_version=1)
+    dataset.optimize.compact_files()
+    versions = dataset.to_table(columns=["_row_last_updated_at_version"]).column(0).to_pylist()
+    assert versions == [1, 1, 1, 1]
+    changes = lancefs.open(path).changes(1)
+    assert said(changes, "id", "x") == [
+        ("update_preimage", 4, 2, "b"),
+        ("update_postimage", 4, 2, "B"),
+    ]
+
+
+def test_rows_that_overlays_change_in_turn_have_versions_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LANCE_ENABLE_UNSTABLE_DATA_OVERLAY_FILES", "1")
+    path = tmp_path / "t.lance"
+    small(path)
+    for version, offset in ((1, 1), (2, 0)):
+        file = DataFile(f"{version}.lance", [1], [0], 2, 1)
+        schema = pa.schema([("x", pa.string())])
+        with LanceFileWriter(str(path / "data" / file.path), schema, version="2.1") as writer:
+            writer.write_batch(pa.table({"x": [f"new {version}"]}))
+        overlay = lance.LanceOperation.DataOverlayFile(file, [offset])
+        group = lance.LanceOperation.DataOverlayGroup(0, [overlay])
+        operation = lance.LanceOperation.DataOverlay([group])
+        lance.LanceDataset.commit(str(path), operation, read_version=version)
+    changes = lancefs.open(path).changes(1)
+    assert said(changes.filter(pc.field("_change_type") == AFTER), "id", "x") == [
+        ("update_postimage", 2, 2, "new 1"),
+        ("update_postimage", 3, 1, "new 2"),
+    ]
+
+
+def test_a_column_with_the_name_of_one_that_is_added_is_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"_commit_version": [1], "_changed_columns": [2]}), path)
+    ours = lancefs.open(path)
+    with pytest.raises(UnsupportedFeature, match="a column _commit_version, which changes add"):
+        ours.changes(1)
+    lance.write_dataset(pa.table({"_changed_columns": [2]}), path, mode="overwrite")
+    assert lancefs.open(path).changes(2).num_rows == 0
+    with pytest.raises(UnsupportedFeature, match="a column _changed_columns, which changes add"):
+        lancefs.open(path).changes(2, key=["_changed_columns"])
+
+
+@pytest.mark.parametrize("more", [0, 1, 2])
+def test_versions_of_a_table_that_was_made_anew_are_not_compared(tmp_path: Path, more: int) -> None:
+    path = tmp_path / "t.lance"
+    small(path).delete("id = 1")
+    ours = lancefs.open(path)
+    shutil.rmtree(path)
+    dataset = small(path)
+    for number in range(more):
+        dataset.delete(f"id = {number}")
+    with pytest.raises(MissingFile, match=r"t\.lance@2: the table was deleted and made anew"):
+        ours.changes(1)
+    assert ours.checkout(1).version == 1
 
 
 def test_a_share_needs_stable_ids_and_no_key(tmp_path: Path) -> None:

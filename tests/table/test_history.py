@@ -93,6 +93,25 @@ def test_schema_changes_are_described(tmp_path: Path) -> None:
     ]
 
 
+def test_a_column_with_the_id_of_a_dropped_one_was_not_renamed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "t.lance")
+    dataset = lance.write_dataset(pa.table({"a": [1, 2], "b": [5, 6]}), path, max_rows_per_file=1)
+    dataset.drop_columns(["b"])
+    dataset.optimize.compact_files()
+    dataset.add_columns({"c": "a * 2"})
+    fields = [lancefs.open(path, version=one).manifest.fields[1] for one in (1, dataset.version)]
+    assert fields[0].id == fields[1].id
+    assert main(["diff", path, "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "schema: add c: int64" in shown
+    assert "schema: drop b" in shown
+    for manifest in sorted((tmp_path / "t.lance/_versions").glob("*.manifest"))[1:-1]:
+        manifest.unlink()
+    assert commits(path)[-1]["schema_changes"] == ["add c: int64", "drop b"]
+
+
 def test_only_the_newest_versions_are_read_where_that_is_asked() -> None:
     case = corpus_case("feat_many_versions-f2.1-w14.0.2")
     whole = lancefs.open(case.table()).history()

@@ -72,8 +72,9 @@ def diff(
 ) -> None:
     """Compare two versions of a table, the older one first: schema, then counts of rows.
 
-    The second version defaults to the newest one, and the first to the one before it. Without
-    --key, an update is a delete and an insert where the table has no stable row ids.
+    The second version defaults to the newest one, and the first to the one before it, on the
+    branch of TABLE@REF. Without --key, an update is a delete and an insert where the table has no
+    stable row ids.
     """
     from lancefs.table.history import schema_differences
 
@@ -88,7 +89,7 @@ def diff(
 
         print_rows(rows.schema, rows.to_batches(), form)
         return
-    schema = schema_differences(old.manifest.fields, new.manifest.fields)
+    schema = schema_differences(old.opened, new.opened)
     counts = counts_of_rows(rows)
     cells = None if key is None else counts_by_column(rows)
     if form == "json":
@@ -136,16 +137,20 @@ def _pair(
         old, new = first.at(others[0]), _second(first, others[1], options)
     elif len(others) == 1 and _is_table(others[0], options):
         old, new = first, _second(first, others[0], options)
-    elif len(others) == 1 and first.ref == Target("").ref:
+    elif len(others) == 1 and first.ref == first.newest().ref:
         old, new = first.at(others[0]), first  # t.lance 3: from 3 to the newest
     elif len(others) == 1:
         old, new = first, first.at(others[0])
-    elif first.ref == Target("").ref:
+    elif first.ref == first.newest().ref:
         old, new = _version_before(first), first
     else:
-        old, new = first, Target(first.url, options=options, rules=rules)
+        old, new = first, first.newest()
     if old.resolved.root.url() != new.resolved.root.url():
         raise Failure(f"{old.name} and {new.name} are two tables; two versions of one are compared")
+    if old.resolved.branch != new.resolved.branch:
+        raise Failure(
+            f"{old.name} and {new.name} are on two branches; two versions of one are compared"
+        )
     if old.manifest.version > new.manifest.version:
         raise Failure(f"{old.name} is newer than {new.name}: the older version is expected first")
     return old, new

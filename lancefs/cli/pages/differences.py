@@ -45,7 +45,7 @@ def make(asked: PageRequest) -> str:
         raise BadRequest(str(error)) from error
     counts = counts_of_rows(changes)
     said = [f"{plural(number, 'row')} {what}" for what, number in counts.items()]
-    said += schema_differences(old.manifest.fields, new.manifest.fields) or ["the same schema"]
+    said += schema_differences(old.opened, new.opened) or ["the same schema"]
     items = "".join(f"<li>{as_html(line)}</li>" for line in said)
     boxes = [
         Box("old", "From", str(old.pinned)),
