@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+from collections.abc import Callable
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -38,19 +39,25 @@ def is_for_this_machine(listening: socket.socket) -> bool:
     return ipaddress.ip_address(listening.getsockname()[0]).is_loopback
 
 
-def run(app: ASGIApp, listening: socket.socket) -> None:
+def run(app: ASGIApp, listening: socket.socket, on_ready: Callable[[], None]) -> None:
     """Answer requests until a signal ends it.
 
     Args:
         app: Answers them.
         listening: Where they come in.
+        on_ready: Is called before the first one is answered.
 
     Raises:
         KeyboardInterrupt: By Ctrl-C, when the requests under way have ended.
     """
     serving = make_server(app).serve(sockets=[listening])
     try:
-        asyncio.run(serving)
+        with asyncio.Runner() as runner:
+            runner.get_loop()  # made first: one that Ctrl-C leaves half made complains of it
+            on_ready()
+            runner.run(serving)
+    except asyncio.CancelledError:  # by Ctrl-C before uvicorn takes signals
+        raise KeyboardInterrupt from None
     finally:
         serving.close()  # where Ctrl-C comes before it runs, Python would warn of it
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import http.client
 import json
@@ -10,7 +9,7 @@ import re
 import signal
 import socket
 import subprocess
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -91,17 +90,16 @@ def test_it_warns_where_others_can_read(shop: Path) -> None:
 
 
 def test_ctrl_c_before_the_server_runs_leaves_no_warning(
-    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+    recwarn: pytest.WarningsRecorder,
 ) -> None:
-    def interrupted(serving: Coroutine[Any, Any, None]) -> None:
+    def interrupted() -> None:
         raise KeyboardInterrupt
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         raise AssertionError("nobody asks")
 
-    monkeypatch.setattr(asyncio, "run", interrupted)
     with listen("127.0.0.1", 0) as listening, pytest.raises(KeyboardInterrupt):
-        run(app, listening)
+        run(app, listening, interrupted)
     gc.collect()
     assert not recwarn.list
 

@@ -91,9 +91,12 @@ def serve(
     with listening:
         if token is None and not is_for_this_machine(listening):
             tell(f"whoever can reach {host} can read the tables: --token asks for one", "yellow")
-        print_line(f"{plural(len(tables), 'table')} at {url_of(listening)}; Ctrl-C ends it")
-        sys.stdout.flush()
-        run(app, listening)
+
+        def say_where() -> None:
+            print_line(f"{plural(len(tables), 'table')} at {url_of(listening)}; Ctrl-C ends it")
+            sys.stdout.flush()
+
+        run(app, listening, say_where)
 
 
 def _find_tables(
