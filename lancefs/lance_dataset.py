@@ -110,6 +110,21 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         """A dataset is true, also one without rows."""
         return True
 
+    def _derived(
+        self,
+        *,
+        version: OpenVersion | None = None,
+        more: Sequence[str] | None = None,
+        filters: Sequence[Filter] | None = None,
+    ) -> LanceDataset:
+        """Return a dataset that is as this one but for what is given."""
+        return LanceDataset(
+            self._version if version is None else version,
+            self._more if more is None else more,
+            self._filters if filters is None else filters,
+            self._use_index,
+        )
+
     # What the table is
 
     @property
@@ -221,7 +236,7 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
             RefNotFound: There is no such version.
             ValueError: It is not a ref.
         """
-        return LanceDataset(self._version.at(ref), self._more, self._filters, self._use_index)
+        return self._derived(version=self._version.at(ref))
 
     @property
     def latest_version(self) -> int:
@@ -260,7 +275,7 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         wanted = names or (ROW_ID.name,)
         self._version.refuse_if_fresh(wanted[0])
         members = [name for name in self._more if name not in ROW_METADATA]
-        return LanceDataset(self._version, [*wanted, *members], self._filters, self._use_index)
+        return self._derived(more=[*wanted, *members])
 
     def with_members(self, *names: str) -> LanceDataset:
         """Return the same version with members of structs as more columns, behind its own.
@@ -279,7 +294,7 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         if taken:
             raise ValueError(f"{taken[0]!r} is a column of {self._version.name}, not a member")
         more = dict.fromkeys([*self._more, *names])
-        return LanceDataset(self._version, [*more], self._filters, self._use_index)
+        return self._derived(more=[*more])
 
     def without_indices(self) -> LanceDataset:
         """Return the same version without its indices: no filter is looked up in them."""
@@ -611,7 +626,7 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
 
         as_expression(expression, self._version)  # raises where the filter cannot be read
         filters = (*self._filters, expression)
-        return LanceDataset(self._version, self._more, filters, self._use_index)
+        return self._derived(filters=filters)
 
     def replace_schema(self, schema: pa.Schema) -> pads.Dataset:
         """Return the rows with another schema, read into memory, as a dataset."""
