@@ -71,9 +71,11 @@ class PinnedVersions:
         if version is None:
             version = open_ref(ref if pin is None else pin.ref)
         with self._lock:
-            first = self._pins.setdefault((name, ref), _Pin.of(version))
-        if not first.means(_Pin.of(version)):
-            version = open_ref(first.ref)
+            own = _Pin.of(version)
+            first = self._pins.setdefault((name, ref), own)
+        if first.means(own):
+            return version
+        version = open_ref(first.ref)
         if not first.means(_Pin.of(version)):
             raise ReadFailed(
                 f"{version.name}: the table was deleted and made anew since this transaction first "

@@ -23,6 +23,7 @@ from lancefs.cli.exits import UNREADABLE, Failure
 from lancefs.cli.render.rows import write_csv, write_ndjson, write_tsv
 from lancefs.cli.render.xlsx import write_xlsx
 from lancefs.datafile.dictionary_chunks import unify_table
+from lancefs.datafile.logical_types import has_type
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.row_groups import GROUP_ROWS, row_groups
 from lancefs.scan.scanner import LanceScanner
@@ -238,7 +239,7 @@ def _write_arrow(schema: pa.Schema, batches: Iterator[pa.RecordBatch], sink: IO[
 def _write_parquet(schema: pa.Schema, batches: Iterator[pa.RecordBatch], sink: IO[bytes]) -> None:
     import pyarrow.parquet as pq
 
-    coarse = [field.name for field in schema if _has_negative_scale(field.type)]
+    coarse = [field.name for field in schema if has_type(field.type, _is_coarse)]
     if coarse:  # Arrow's error is that of a file that cannot be written
         raise pa.ArrowInvalid(f"decimals of negative scale are in {', '.join(coarse)}")
     with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
@@ -246,16 +247,11 @@ def _write_parquet(schema: pa.Schema, batches: Iterator[pa.RecordBatch], sink: I
             writer.write_table(table, row_group_size=GROUP_ROWS * 2)
 
 
-def _has_negative_scale(data_type: pa.DataType) -> bool:
-    """Return whether there are decimals of negative scale in a type, at any depth."""
-    if isinstance(data_type, pa.BaseExtensionType):
-        return _has_negative_scale(data_type.storage_type)
+def _is_coarse(data_type: pa.DataType) -> bool:
+    """Return whether values are decimals of negative scale, or items of a dictionary of them."""
     if pa.types.is_dictionary(data_type):
-        return _has_negative_scale(data_type.value_type)
-    if pa.types.is_decimal(data_type):
-        return bool(data_type.scale < 0)
-    inside = range(data_type.num_fields)
-    return any(_has_negative_scale(data_type.field(number).type) for number in inside)
+        return has_type(data_type.value_type, _is_coarse)
+    return bool(pa.types.is_decimal(data_type) and data_type.scale < 0)
 
 
 _FORMATS: Mapping[str, Callable[[pa.Schema, Iterator[pa.RecordBatch], IO[bytes]], None]] = {
