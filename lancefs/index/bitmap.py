@@ -17,6 +17,7 @@ from lancefs.datafile.buffers import Ints
 from lancefs.datafile.row_ranges import RowRanges, as_ranges
 from lancefs.errors import locating
 from lancefs.index.address_maps import AddressMap
+from lancefs.index.bitmap_counts import COUNTED, BitmapCounts
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest
 from lancefs.index.row_sets import Addresses
@@ -27,8 +28,6 @@ FILES = ("bitmap_page_lookup.lance",)
 
 # Bitmaps that are read together.
 _BITMAPS_AT_ONCE = 256
-# Bitmaps whose rows are counted rather than estimated, at most: they are read for it.
-COUNTED = 16
 # Bytes of bitmaps that are kept once they were counted, so that a remote one is read once only.
 _RECENT_BYTES = 4 * 1024 * 1024
 # Memory of the open file, about.
@@ -55,14 +54,14 @@ class Bitmap:
         is_plain = has_keys(self.data_type) and not pa.types.is_floating(self.data_type)
         if is_plain and len(pc.unique(self._keys)) != len(self._keys):
             raise file.damage("a value has two bitmaps")
-        self._counts: Ints = np.full(len(self._keys), -1, np.int64)  # -1 where not counted yet
+        self._counts = BitmapCounts(file, len(self._keys), self._count)
         self._recent: BudgetCache[int, bytes] = BudgetCache(_RECENT_BYTES)
 
     @property
     def cost(self) -> int:
         """Memory in bytes, about."""
         recent = min(_RECENT_BYTES, self._file.file.size)
-        return int(self._keys.nbytes) + self._counts.nbytes + recent + _READER_BYTES
+        return int(self._keys.nbytes) + self._counts.cost + recent + _READER_BYTES
 
     @property
     def entries(self) -> int | None:
@@ -86,11 +85,10 @@ class Bitmap:
         Raises:
             CorruptFile: The index is damaged.
         """
-        if len(pages) > COUNTED or not self._file.is_cheap:
+        counts = self._counts.of(pages)
+        if counts is None:
             return self._rows * len(pages) // max(len(self._keys), 1)
-        if (self._counts[pages] < 0).any():
-            self._counts[pages] = [one.num_rows for one in self.maps_of(pages)]
-        return int(self._counts[pages].sum())
+        return int(counts.sum())
 
     def find(self, pages: Ints, test: ColumnTest, most: int) -> Addresses | None:
         """Return the numbers of the rows that pass a test; None for more than `most`.
@@ -126,6 +124,9 @@ class Bitmap:
             with locating(self._file.url):
                 bitmaps = self._kept_bitmaps(group) if few else self._bitmaps(as_ranges(group))
                 yield from (AddressMap(data) for data in bitmaps)
+
+    def _count(self, pages: Ints) -> list[int]:
+        return [one.num_rows for one in self.maps_of(pages)]
 
     def _kept_bitmaps(self, pages: Ints) -> list[bytes]:
         """Return the serialized maps of a few values, and keep those that are small."""

@@ -69,10 +69,6 @@ class BTree:
         lookup: The file of the bounds.
         data: The file of the values.
 
-    Attributes:
-        data_type: Type of the values.
-        page_rows: Rows of a page; the last one may have fewer.
-
     Raises:
         CorruptFile: The files are damaged, or do not fit to each other.
         UnsupportedFeature: The index is laid out in a way that this release does not read.
@@ -86,7 +82,7 @@ class BTree:
         self._ids = "row_ids" if "row_ids" in data.names else "ids"  # the former until 0.20
         if not has_keys(self.data_type):
             raise lookup.unsupported(f"a BTREE index over values of type {self.data_type}")
-        self.page_rows = lookup.number("batch_size", _PAGE_ROWS)
+        self._page_rows = lookup.number("batch_size", _PAGE_ROWS)
         minima, maxima, null_counts, numbers = lookup.read(["min", "max", "null_count", "page_idx"])
         self._num_pages = len(numbers)
         self._null_counts = np.asarray(null_counts.fill_null(0))
@@ -142,7 +138,7 @@ class BTree:
 
     def rows_in(self, pages: Ints) -> int:
         """Return how many rows pages have."""
-        return len(pages) * self.page_rows
+        return len(pages) * self._page_rows
 
     def find(self, pages: Ints, test: ColumnTest, most: int) -> Addresses | None:
         """Return the numbers of the rows that pass a test; None for more than `most`.
@@ -166,26 +162,28 @@ class BTree:
                 return None
         return np.concatenate(found)
 
-    def count(self, pages: Ints, test: ColumnTest) -> int:
+    def count(self, pages: Ints, test: ColumnTest, most: int) -> int | None:
         """Count the rows that pass a test; pages whose values all pass are not read.
 
         Args:
             pages: The pages of the test.
             test: The test.
+            most: Rows of pages that are read.
+
+        Returns:
+            None if more would have to be read.
 
         Raises:
             CorruptFile: The index is damaged.
         """
         passing = self._all_pass(pages, test)
-        firsts = pages[passing] * self.page_rows
-        rows = int(np.minimum(self._data.num_rows - firsts, self.page_rows).sum())
+        if self.rows_in(pages[~passing]) > most:
+            return None
+        firsts = pages[passing] * self._page_rows
+        rows = int(np.minimum(self._data.num_rows - firsts, self._page_rows).sum())
         for spans in self._batches(pages[~passing]):
             rows += len(self._find_in(spans, test))
         return rows
-
-    def pages_to_count(self, pages: Ints, test: ColumnTest) -> int:
-        """Return how many of the pages of a test `count` reads."""
-        return len(pages) - int(np.count_nonzero(self._all_pass(pages, test)))
 
     def sample(self, pages: Ints, test: ColumnTest) -> Addresses:
         """Return the numbers of the rows that pass a test in one of its pages.
@@ -316,15 +314,15 @@ class BTree:
 
     def _rows_of(self, first: int, last: int) -> RowRange:
         """Return the rows of pages."""
-        return first * self.page_rows, min(last * self.page_rows, self._data.num_rows)
+        return first * self._page_rows, min(last * self._page_rows, self._data.num_rows)
 
     # What damage would leave rows out
 
     def _check_pages(self, numbers: pa.Array) -> None:
         """Check that the pages are all of the data, each once and in order."""
-        if not self.page_rows:
+        if not self._page_rows:
             raise self._lookup.damage("pages of 0 rows")
-        pages = -(-self._data.num_rows // self.page_rows)
+        pages = -(-self._data.num_rows // self._page_rows)
         if not np.array_equal(np.asarray(numbers.fill_null(0)), np.arange(pages)):
             raise self._lookup.damage(
                 f"the pages do not cover the {self._data.num_rows} rows of {self._data.url}"
@@ -349,7 +347,7 @@ class BTree:
         if not pa.types.is_floating(self.data_type):
             return np.empty(0, np.int64)
         pages = np.arange(self._num_pages - len(self._low_keys))
-        rows = np.minimum(self.page_rows, self._data.num_rows - pages * self.page_rows)
+        rows = np.minimum(self._page_rows, self._data.num_rows - pages * self._page_rows)
         found: Ints = pages[self._null_counts[: len(pages)] < rows]
         return found
 
@@ -375,8 +373,8 @@ class BTree:
             raise self._data.damage(f"{values.null_count} missing values, expected {nulls} first")
         if not (_is_ascending(known) if keys is None else _are_ascending(keys)):
             raise self._data.damage("the values are not in order")
-        starts = np.arange(len(pages)) * self.page_rows
-        ends = np.minimum(starts + self.page_rows, len(values)) - 1
+        starts = np.arange(len(pages)) * self._page_rows
+        ends = np.minimum(starts + self._page_rows, len(values)) - 1
         for bounds, at in ((self._low_keys, starts), (self._high_keys, ends)):
             without = self._num_pages - len(bounds)  # the first pages have no such bound
             is_known = pages >= without

@@ -105,11 +105,10 @@ def _count_in_tree(
     """
     live = indices.coverage.live_rows(segment)
     if live is not None and int(live.sum()) == opened.entries:
-        read = opened.pages_to_count(pages, test) * opened.page_rows
-        return opened.count(pages, test) if indices.may_read(read) else None
-    numbers = (
-        opened.find(pages, test, MAX_ROWS) if indices.may_read(opened.rows_in(pages)) else None
-    )
+        return opened.count(pages, test, indices.max_read)
+    if opened.rows_in(pages) > indices.max_read:
+        return None
+    numbers = opened.find(pages, test, MAX_ROWS)
     return None if numbers is None else indices.coverage.rows_of(segment, numbers, opened.entries)
 
 

@@ -19,7 +19,7 @@ from lancefs.datafile.buffers import Ints
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import locating
 from lancefs.index.address_maps import expanded, read_map
-from lancefs.index.bitmap import COUNTED
+from lancefs.index.bitmap_counts import BitmapCounts
 from lancefs.index.contents import Item, Leaf, Wanted, evaluate, leaves
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest
@@ -63,12 +63,12 @@ class LabelList:
         is_plain = not pa.types.is_floating(self._item_type)
         if is_plain and len(pc.unique(self._keys)) != len(self._keys):
             raise file.damage("an item has two bitmaps")
-        self._counts: Ints = np.full(len(self._keys), -1, np.int64)  # -1 where not counted yet
+        self._counts = BitmapCounts(file, len(self._keys), self._count)
 
     @property
     def cost(self) -> int:
         """Memory in bytes, about."""
-        return int(self._keys.nbytes) + self._counts.nbytes + _READER_BYTES
+        return int(self._keys.nbytes) + self._counts.cost + _READER_BYTES
 
     def is_exact_for(self, test: ColumnTest) -> bool:
         """Whether all rows that it finds for a test pass; otherwise they may pass."""
@@ -99,12 +99,8 @@ class LabelList:
         """
         if not len(pages):
             return 0
-        if len(pages) > COUNTED or not self._file.is_cheap:
-            return self._rows // max(len(self._keys), 1)
-        if (self._counts[pages] < 0).any():
-            with locating(self._file.url):
-                self._counts[pages] = [len(rows) for rows in self._read_maps(pages)]
-        return int(self._counts[pages].min())
+        counts = self._counts.of(pages)
+        return self._rows // max(len(self._keys), 1) if counts is None else int(counts.min())
 
     def find(self, pages: Ints, test: ColumnTest, most: int) -> Addresses | None:
         """Return the numbers of the rows that pass a test; None for more than `most`.
@@ -132,6 +128,10 @@ class LabelList:
             if test.keeps_null:
                 rows = rows | read_map(self._file.buffer(self._file.number(_NULLS, 0)))
             return expanded(rows) if len(rows) <= most else None
+
+    def _count(self, pages: Ints) -> list[int]:
+        with locating(self._file.url):
+            return [len(rows) for rows in self._read_maps(pages)]
 
     def _read_maps(self, pages: Ints) -> list[BitMap64]:
         """Return the rows of some items."""

@@ -120,10 +120,7 @@ class TableIndices(ColumnIndices):
             wanted: How many of the first rows are read; None for all.
         """
         query = _Query(self)
-        is_scanned = query.finds_scattered(predicate) or (
-            wanted is not None and query.finds_soon(predicate, wanted)
-        )
-        found = None if is_scanned else query.rows_of(predicate)
+        found = None if query.is_scanned(predicate, wanted) else query.rows_of(predicate)
         rows = None if found is None else found.rows
         if rows is not None and len(rows.starts) > self.max_ranges:
             query.notes.append(f"{rows.num_rows:,} scattered rows are scanned quicker")
@@ -174,9 +171,10 @@ class TableIndices(ColumnIndices):
             self._latest = None
         super().give_up(segment, error)
 
-    def may_read(self, rows: int) -> bool:
-        """Return whether so many rows of an index are read quicker than those of the table."""
-        return rows <= self.most(_READ_SHARE, _SMALL_ROWS)
+    @property
+    def max_read(self) -> int:
+        """The rows of an index that are read quicker than those of the table are scanned."""
+        return self.most(_READ_SHARE, _SMALL_ROWS)
 
     def is_near(self, address: int) -> bool:
         """Return whether a scan of all rows comes to a row soon."""
@@ -265,60 +263,66 @@ class _Query:
             return self._rows_of_any(predicate)
         return self._rows_of_all(predicate)
 
-    def finds_scattered(self, predicate: Predicate) -> bool:
-        """Tell from one page whether a test finds rows in more ranges than are read.
+    def is_scanned(self, predicate: Predicate, wanted: int | None) -> bool:
+        """Tell from one page that a scan is quicker than the many pages of a test.
 
         Of several tests, the rows that pass all may be few.
+
+        Args:
+            predicate: The predicate.
+            wanted: How many of the first rows are read; None for all.
         """
-        most = self._indices.max_ranges
-        sample = self._sample(predicate, most)
-        if sample is None or len(sample.numbers) < _SAMPLED_ROWS:
+        plan = self._plan(predicate) if isinstance(predicate, ColumnTest) else None
+        if plan is None or plan.rows > self._indices.max_read:
             return False
-        ranges = 1 + int(np.count_nonzero(np.diff(sample.numbers) != 1))
-        if sample.plan.rows * ranges <= most * len(sample.numbers):
+        is_broad = plan.rows > self._indices.max_ranges
+        is_short = wanted is not None and plan.rows > _SMALL_ROWS
+        if not (is_broad or is_short):
+            return False
+        assert isinstance(predicate, ColumnTest)
+        page = self._sample(plan, predicate)
+        if page is None:
+            return False
+        return (is_broad and self._is_scattered(page)) or (
+            is_short and wanted is not None and self._comes_soon(page, wanted)
+        )
+
+    def _is_scattered(self, page: _SampledPage) -> bool:
+        """Tell whether rows like those of a page are in more ranges than are read."""
+        plan, most = page.plan, self._indices.max_ranges
+        ranges = 1 + int(np.count_nonzero(np.diff(page.numbers) != 1))
+        if len(page.numbers) < _SAMPLED_ROWS or plan.rows * ranges <= most * len(page.numbers):
             return False
         self.notes.append(
-            f"index {sample.plan.source.name}: about {sample.plan.rows:,} scattered rows are "
-            "scanned quicker"
+            f"index {plan.source.name}: about {plan.rows:,} scattered rows are scanned quicker"
         )
         return True
 
-    def finds_soon(self, predicate: Predicate, wanted: int) -> bool:
-        """Tell from one page whether a scan comes to so many rows that pass a test soon."""
-        sample = self._sample(predicate, _SMALL_ROWS)
-        if sample is None or not 0 < wanted <= len(sample.numbers):
+    def _comes_soon(self, page: _SampledPage, wanted: int) -> bool:
+        """Tell whether a scan comes to so many rows of a page soon."""
+        if not 0 < wanted <= len(page.numbers):
             return False
-        coverage, entries = self._indices.coverage, sample.opened.entries
         try:
-            rows = coverage.rows_of(sample.segment, sample.numbers, entries)
+            rows = self._indices.coverage.rows_of(page.segment, page.numbers, page.opened.entries)
         except LanceError as error:
-            self._give_up(sample.segment, error)
+            self._give_up(page.segment, error)
             return False
         at = int(np.searchsorted(np.cumsum(rows.ends - rows.starts), wanted))
         if at == len(rows.ends) or not self._indices.is_near(int(rows.ends[at]) - 1):
             return False
         self.notes.append(
-            f"index {sample.plan.source.name}: not read, a scan comes to {plural(wanted, 'row')} "
-            f"of about {sample.plan.rows:,} soon"
+            f"index {page.plan.source.name}: not read, a scan comes to {plural(wanted, 'row')} "
+            f"of about {page.plan.rows:,} soon"
         )
         return True
 
-    def _sample(self, predicate: Predicate, least: int) -> _SampledPage | None:
-        """Return the rows of one page that pass a test for which an index reads many pages.
-
-        Args:
-            predicate: The test; there is none of anything else.
-            least: Rows of pages that are read in little time.
-        """
-        plan = self._plan(predicate) if isinstance(predicate, ColumnTest) else None
-        if plan is None or plan.rows <= least or not self._indices.may_read(plan.rows):
-            return None
-        assert isinstance(predicate, ColumnTest)
+    def _sample(self, plan: _Plan, test: ColumnTest) -> _SampledPage | None:
+        """Return the rows of one page of a BTREE that pass a test; None for other indices."""
         segment, opened, pages = max(plan.segments, key=lambda one: len(one[2]))
         if not isinstance(opened, BTree):
             return None
         try:
-            return _SampledPage(plan, segment, opened, np.sort(opened.sample(pages, predicate)))
+            return _SampledPage(plan, segment, opened, np.sort(opened.sample(pages, test)))
         except pa.ArrowException:  # the filter does not fit the values: the scan says so
             return None
         except LanceError as error:
@@ -379,7 +383,7 @@ class _Query:
         if plan is None:
             return None
         name, most = plan.source.name, self._indices.most(_PASSED_SHARE, _SMALL_ROWS)
-        if not self._indices.may_read(plan.rows):
+        if plan.rows > self._indices.max_read:
             self.notes.append(
                 f"index {name}: not read, about {plan.rows:,} rows are scanned quicker"
             )
