@@ -13,6 +13,7 @@ import pickle
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from uuid import uuid4
 
 import fsspec
 import fsspec.asyn
@@ -164,10 +165,9 @@ class LanceFileSystem(ReadOnlyFileSystem):
         self._rules = BaseRules(**base_rules) if isinstance(base_rules, Mapping) else base_rules
         if base_paths:
             self._rules = (self._rules or BaseRules()).moving(base_paths)
-        store = tokenize(type(self.fs), self.fs.storage_args, self.fs.storage_options)
         layouts = None if layout_cache is None else LayoutCache(layout_cache)
         secrets = None if self._rules is None else tokenize(self._rules.storage_options)
-        sharer = f"{store} {self._rules!r} {secrets} {max_memory}"
+        sharer = f"{_identity(self.fs)} {self._rules!r} {secrets} {max_memory}"
         self._opened = OpenTables(sharer, layouts, max_memory)
 
     def __repr__(self) -> str:
@@ -544,6 +544,15 @@ class LanceFileSystem(ReadOnlyFileSystem):
             if folder.exists():
                 return NoSuchPath(tree.missing(folder.url, folder, parts[position]))
         return _no_table(Store(self.fs, self._full(path, parts)))
+
+
+def _identity(fs: fsspec.AbstractFileSystem) -> str:
+    """Return a text that two instances have in common if they show the same files.
+
+    fsspec does not cache instances of classes whose files depend on more than their arguments.
+    """
+    alone = "" if fs.cachable else uuid4().hex
+    return f"{tokenize(type(fs), fs.storage_args, fs.storage_options)}{alone}"
 
 
 def _no_table(store: Store) -> NotALanceTable:

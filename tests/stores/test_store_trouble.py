@@ -115,6 +115,18 @@ def test_a_file_that_is_lost_while_a_view_is_read(store: TroubledFileSystem) -> 
             reader.read_all()
 
 
+def test_a_view_reads_its_own_store_where_another_one_has_the_same_arguments(
+    store: TroubledFileSystem, home: Path, expected: pa.Table
+) -> None:
+    other = TroubledFileSystem()
+    other.put_tree(str(home / "t.lance"), "/t.lance")
+    for fs in (LanceFileSystem(fo="/t.lance", fs=one) for one in (store, other)):
+        with fs.open("latest.arrow") as file:
+            assert_same_table(pa.ipc.open_file(file).read_all(), expected)
+        measures._ARRAYS.clear()
+        store.store.clear()
+
+
 class OneErrorForAll(CountingFileSystem):
     """A store whose answer to several requests is the first error of one of them, as obstore's."""
 
