@@ -109,6 +109,13 @@ class NameUse:
         self.bind_count = 0
         self.is_read = False
 
+    @classmethod
+    def sole(cls) -> NameUse:
+        """Return the use of a name that is bound in one place only, as the statement proves."""
+        use = cls()
+        use.bind_count = 1
+        return use
+
     def mark_read(self) -> None:
         """Note that rows are read: the statement does not bind the name again."""
         self.is_read = True

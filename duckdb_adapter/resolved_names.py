@@ -6,7 +6,7 @@ import itertools
 import os
 import re
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -80,43 +80,57 @@ class ResolvedName:
         columns = None
         if self.lake is not None and isinstance(rows, Rows):
             columns = rows.schema.remove(0) if rows.hidden else rows.schema
-        uses = self._uses(text)
+        uses = self.uses_in(text)
         if uses is not None and isinstance(rows, Rows):
             rows = restrict(rows, uses, context, self.lake is not None)
         return replace(self, rows=rows, statement=text, columns=columns, uses=uses)
 
-    def _uses(self, text: str) -> TableUses | None:
-        """Return what a statement uses of the name, where that stands for all of a table."""
+    def uses_in(self, text: str) -> TableUses | None:
+        """Return what a statement uses of the name, where that stands for all of a table.
+
+        Args:
+            text: The whole statement.
+        """
         call = functions.scan_call(self.name)
         if not isinstance(self.rows, RowSource) or (functions.is_call(self.name) and call is None):
             return None
         schema = self.rows.schema if self.rows.table is None else self.rows.table.schema
         return table_uses(text, StatementTable(self.name, self.alias, self.lake), schema, call)
 
-    def select(self) -> str:
-        """Return the query that the name stands for, over the variables of `sources`."""
-        query = self.rows.query(self._variable)
+    def select(self, changes: Mapping[str, str] | None = None) -> str:
+        """Return the query that the name stands for, over the variables of `sources`.
+
+        Args:
+            changes: What follows the star of those that are not read as they are, by their names.
+        """
+
+        def table_of(kind: str) -> str:
+            name = self._variable(kind)
+            changed = (changes or {}).get(name)
+            return f"(SELECT *{changed} FROM {quoted(name)})" if changed else quoted(name)
+
+        query = self.rows.query(table_of)
         if self.rows.required_builtins:
-            query = _with_guard(query, self.rows.required_builtins)
+            query = f"{query} WHERE {builtins_test(self.rows.required_builtins)}"
         empty = self._missing_columns
         return query if empty is None else _with_all(query, empty, self._variable(_EMPTY))
 
     def sources(self) -> dict[str, Source]:
         """Return the rows for DuckDB 2.0, by the names of variables."""
+        return {name: self._source(rows) for name, rows in self._variables().items()}
+
+    def datasets(self) -> dict[str, ArrowDataset | pa.Table]:
+        """Return the rows as any DuckDB can read them, by the names of variables."""
+        return {
+            name: ArrowDataset(rows) if isinstance(rows, RowSource) else rows
+            for name, rows in self._variables().items()
+        }
+
+    def _variables(self) -> dict[str, RowSource | pa.Table]:
         variables = dict(self.rows.variables())
         if self._missing_columns is not None:
             variables[_EMPTY] = self._missing_columns
-        return {self._variable(kind): self._source(rows) for kind, rows in variables.items()}
-
-    def dataset(self) -> object:
-        """Return the rows as any DuckDB can read them."""
-        (rows,) = self.rows.variables().values()
-        return ArrowDataset(rows) if isinstance(rows, RowSource) else rows
-
-    @property
-    def hidden(self) -> str:
-        """What follows the star, so that columns of `dataset` are left out that are not shown."""
-        return self.rows.hidden if isinstance(self.rows, RowSource) else ""
+        return {self._variable(kind): rows for kind, rows in variables.items()}
 
     @property
     def _missing_columns(self) -> pa.Table | None:
@@ -177,19 +191,17 @@ def resolve_name(name: str, storage: Storage) -> ResolvedName | None:
     return ResolvedName(name, answer.rows(), alias)
 
 
-def _with_guard(query: str, names: Collection[str]) -> str:
-    """Return a query that DuckDB refuses where a function that makes one value of all is a macro.
+def builtins_test(names: Collection[str]) -> str:
+    """Return a condition that DuckDB refuses where a function that aggregates is a macro.
 
     Such a macro would use more than the function does. DuckDB refuses one with FILTER. It knows the
     type of the values, which is never missing, without a value: the condition costs nothing.
 
     Args:
-        query: A query that may be followed by a condition.
-        names: The functions.
+        names: The functions, which take one number.
     """
     calls = (f"(SELECT {name}(1) FILTER (WHERE true))" for name in sorted(names))
-    tests = (f"system.main.typeof({call}) IS NOT NULL" for call in calls)
-    return f"{query} WHERE {' AND '.join(tests)}"
+    return " AND ".join(f"system.main.typeof({call}) IS NOT NULL" for call in calls)
 
 
 def _with_all(query: str, empty: pa.Table, name: str) -> str:

@@ -17,8 +17,8 @@ from duckdb_adapter.sources.column_values import are_values_cached
 from duckdb_adapter.sources.extremes import extreme_rows
 from duckdb_adapter.sources.groups import group_by_codes
 from duckdb_adapter.sources.join_keys import ranged_keys
+from duckdb_adapter.sources.limits import LimitedRows
 from duckdb_adapter.sources.members import MemberRows
-from duckdb_adapter.sources.offsets import OffsetRows
 from duckdb_adapter.sources.replacement import Replacement
 from duckdb_adapter.sources.rows import Rows
 from duckdb_adapter.sources.samples import SampledRows
@@ -143,11 +143,12 @@ def _value_counts(table: BoundTable) -> Replacement | None:
     return value_count_rows(table.rows, table.uses.query)
 
 
-def _offset(table: BoundTable) -> Replacement | None:
-    skipped = table.uses.skipped_rows
-    if not skipped or not table.context.settings.keeps_order():
+def _limit(table: BoundTable) -> Replacement | None:
+    found = table.uses.limited_range
+    # Where DuckDB takes rows in another order, it may take others than those behind an offset.
+    if found is None or (found.skipped and not table.context.settings.keeps_order()):
         return None
-    return OffsetRows(table.rows.dataset, skipped, table.context.use)
+    return LimitedRows(table.rows.dataset, found, table.context.use)
 
 
 def _sample(table: BoundTable) -> Replacement | None:
@@ -162,7 +163,7 @@ _REWRITES: tuple[Rewrite, ...] = (
     _row_count,  # none
     _extremes,  # two for each column
     _value_counts,  # one for each combination of values
-    _offset,  # those behind the offset
+    _limit,  # those that LIMIT and OFFSET leave
     _sample,  # those that are drawn
 )
 

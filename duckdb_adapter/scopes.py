@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from duckdb_adapter.bind_callback import REBINDS
 from duckdb_adapter.duckdb_types import loses_filters
 from duckdb_adapter.endings import is_new
-from duckdb_adapter.engine_settings import NEEDED_SETTINGS
+from duckdb_adapter.engine_settings import NEEDED_SETTINGS, BindContext
 from duckdb_adapter.functions import find_call
 from duckdb_adapter.interrupts import QUERY_SCOPE
-from duckdb_adapter.paths import quoted
-from duckdb_adapter.resolved_names import ResolvedName, resolve_name
+from duckdb_adapter.paths import literal, quoted
+from duckdb_adapter.pinned_versions import NameUse
+from duckdb_adapter.resolved_names import ResolvedName, builtins_test, resolve_name
 from duckdb_adapter.secrets import SecretStorage
-from duckdb_adapter.sources.arrow_source import ArrowDataset
 from lancefs.errors import LanceError
 
 if TYPE_CHECKING:
@@ -27,6 +28,38 @@ _NO_TABLE = "Table with name ", " does not exist!"
 _RUN = compile("__lance_result = __lance_run(*__lance_args, **__lance_kwargs)", QUERY_SCOPE, "exec")
 # A query names a few tables; more of them than this are names that come back again and again.
 _MAX_NAMES = 1000
+# Settings that decide which rows a statement uses, in the order of `_Settings`.
+_SETTINGS = ("default_collation", "default_order", "preserve_insertion_order")
+
+
+class _Settings(NamedTuple):
+    """The settings of a connection, see `EngineSettings`."""
+
+    connection: duckdb.DuckDBPyConnection
+    default_collation: str
+    default_order: str
+    preserve_insertion_order: bool
+
+    def collation(self) -> str:
+        """Return how strings are compared; empty for by their bytes."""
+        return self.default_collation
+
+    def descends(self) -> bool:
+        """Return whether ORDER BY puts the greatest value first where it does not say."""
+        return self.default_order.upper().startswith("DESC")
+
+    def keeps_order(self) -> bool:
+        """Return whether rows are used in the order in which they come."""
+        return self.preserve_insertion_order
+
+    def finds_file(self, path: str) -> bool:
+        """Return whether there is a file that the statement may read."""
+        import duckdb
+
+        # On another connection: what is not allowed would end a transaction.
+        with self.connection.cursor() as cursor, suppress(duckdb.PermissionException):
+            return cursor.execute(f"FROM glob({literal(path)})").fetchone() is not None
+        return False
 
 
 class Scope:
@@ -37,6 +70,7 @@ class Scope:
         storage: How tables are reached, and the versions that the transaction has met.
         variables: Those of the caller.
         text: The statement, where its text is known.
+        is_transaction: Whether a transaction is open, which a failure may end.
 
     Attributes:
         storage: As it was given.
@@ -49,11 +83,14 @@ class Scope:
         storage: SecretStorage,
         variables: Mapping[str, Any],
         text: str = "",
+        is_transaction: bool = False,
     ) -> None:
         self._connection = connection
         self.storage = storage
         self._variables = dict(variables)
         self._text = text
+        self._is_transaction = is_transaction
+        self._settings: _Settings | None = None  # where DuckDB may read what is outside
         self.names: set[str] = set()
 
     def run(self, method: Any, args: Any, kwargs: Any) -> Any:
@@ -87,7 +124,8 @@ class Scope:
         if found is None:
             return False
         try:
-            self._variables[name] = self._relation(found.restricted_to(self._text))
+            context = self._context_of(found)
+            self._variables[name] = self._relation(found.restricted_to(self._text, context))
         except LanceError as error:
             raise duckdb.InvalidInputException(f"Invalid Input Error: {error}") from error
         self.names.add(name)  # only now: an error in a rehearsal is raised when the query is run
@@ -111,17 +149,44 @@ class Scope:
 
     def _is_allowed(self) -> bool:
         """Whether the settings let DuckDB read what is outside of the database."""
-        settings = ", ".join(f"system.main.current_setting('{name}')" for name in NEEDED_SETTINGS)
-        with self._connection.cursor() as cursor:
-            answer = cursor.execute(f"SELECT {settings}").fetchone()
-        return all(answer or ())
+        if self._settings is None:
+            names = (*NEEDED_SETTINGS, *_SETTINGS)
+            settings = ", ".join(f"system.main.current_setting('{name}')" for name in names)
+            with self._connection.cursor() as cursor:
+                answer = cursor.execute(f"SELECT {settings}").fetchone() or ()
+            needed, others = answer[: len(NEEDED_SETTINGS)], answer[len(NEEDED_SETTINGS) :]
+            self._settings = (
+                _Settings(self._connection, *others) if needed and all(needed) else None
+            )
+        return self._settings is not None
+
+    def _context_of(self, found: ResolvedName) -> BindContext | None:
+        """Return how the statement uses a name; None where its text does not prove it."""
+        uses = found.uses_in(self._text)
+        functions = None if uses is None else uses.functions_of_sole_use
+        if functions is None or self._settings is None or not self._are_builtin(functions):
+            return None
+        return BindContext(NameUse.sole(), self._settings)
+
+    def _are_builtin(self, functions: Collection[str]) -> bool:
+        """Whether functions are DuckDB's own, and no macros of the user."""
+        import duckdb
+
+        if not functions:
+            return True
+        if self._is_transaction:
+            return False  # nobody asks
+        try:
+            self._connection.sql(f"SELECT {builtins_test(functions)}")  # binds them
+        except duckdb.InvalidInputException:
+            return False
+        return True
 
     def _relation(self, found: ResolvedName) -> Any:
-        rows = found.dataset()
-        relation = self._connection.from_arrow(rows)
-        if isinstance(rows, ArrowDataset):
-            relation = relation.project(f"*{found.hidden}{_guards(rows.schema)}")
-        return relation.filter(REBINDS)
+        datasets = found.datasets()
+        self._variables |= datasets
+        guards = {name: _guards(rows.schema) for name, rows in datasets.items()}
+        return self.run(self._connection.sql, (found.select(guards),), {}).filter(REBINDS)
 
 
 def _guards(schema: pa.Schema) -> str:

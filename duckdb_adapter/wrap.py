@@ -247,7 +247,8 @@ class LanceConnection:
         pins = PinnedVersions() if self._transaction is None else self._transaction
         variables = {**caller.f_globals, **caller.f_locals}
         text = getattr(statement, "query", "")
-        scope = Scope(self._connection, self._storage(pins), variables, text)
+        is_transaction = self._transaction is not None
+        scope = Scope(self._connection, self._storage(pins), variables, text, is_transaction)
         if _LISTS.search(text):
             self._refresh_lakes()
         arguments = (statement if query is None else query, *args)

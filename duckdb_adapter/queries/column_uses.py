@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from duckdb_adapter.identifiers import fold
-from duckdb_adapter.queries.trees import expressions_in, is_dotted
+from duckdb_adapter.queries.trees import arguments_of, expressions_in, is_dotted
 
 # Expressions that use nothing but what they are made of.
 _KNOWN = {
@@ -131,8 +131,8 @@ def sole_argument(call: Mapping[str, Any]) -> Mapping[str, Any] | None:
     special = ("schema", "catalog", "distinct", "is_operator", "export_state")
     if any(call.get(key) for key in special) or call["order_bys"]["orders"]:
         return None
-    arguments: list[Mapping[str, Any]] = call.get("arguments") or []
-    return arguments[0]["expression"] if len(arguments) == 1 else None
+    arguments = arguments_of(call)
+    return arguments[0] if len(arguments) == 1 else None
 
 
 def path_from_column(path: Sequence[str], columns: Mapping[str, str]) -> Sequence[str] | None:

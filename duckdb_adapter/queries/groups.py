@@ -18,7 +18,9 @@ from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.trees import (
     aggregates,
+    arguments_of,
     column_of,
+    constant_text,
     expressions_in,
     name_alone,
     number_of,
@@ -106,7 +108,7 @@ def _grouped_below_joins(
     calls = [*_calls_in(shown)]
     if any(map(_is_above_joins, calls)):
         return []
-    arguments = [call["arguments"] for call in calls if _is_aggregate(call)]
+    arguments = [arguments_of(call) for call in calls if _is_aggregate(call)]
     used = {column_of(part, columns) for part in expressions_in(arguments)}
     return keys if any(arguments) and used.isdisjoint(keys) else []
 
@@ -123,7 +125,7 @@ def _is_aggregate(call: Mapping[str, Any]) -> bool:
 def _is_above_joins(call: Mapping[str, Any]) -> bool:
     """Whether DuckDB makes a value of a group of rows only when they are joined."""
     special = call["distinct"] or call["filter"] or call["order_bys"]["orders"]
-    several = _is_aggregate(call) and len(call["arguments"]) > 1
+    several = _is_aggregate(call) and len(arguments_of(call)) > 1
     return bool(special) or several or call["function_name"].lower() in _ABOVE_JOINS
 
 
@@ -169,5 +171,5 @@ def _groups(select: Mapping[str, Any], columns: Collection[str]) -> Iterator[Map
 
 def _position(expression: Mapping[str, Any]) -> int | None:
     """Return the number by which `GROUP BY 1` means an expression; None for other groups."""
-    literal = expression.get("literal") or {}
-    return number_of(expression) if literal.get("kind") == "INTEGER" else None
+    is_number = constant_text(expression, "INTEGER") is not None
+    return number_of(expression) if is_number else None

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow.compute as pc
 
 from duckdb_adapter.queries.named_columns import NamedColumns
-from duckdb_adapter.queries.trees import constant_text
+from duckdb_adapter.queries.trees import arguments_of, constant_text
 
 # One text of any length, or one letter.
 _WILDCARDS = re.compile("[%_]+")
@@ -92,7 +92,7 @@ def _operands(term: Mapping[str, Any], columns: NamedColumns) -> tuple[str, str]
     """Return the column and the text that an operator stands between; None for anything else."""
     if term["class"] != "FUNCTION" or not term["is_operator"]:
         return None
-    arguments = [each["expression"] for each in term.get("arguments", ())]  # from DuckDB 2.0 on
+    arguments = arguments_of(term)
     if len(arguments) != 2:
         return None
     column, wanted = columns.find(arguments[0]), constant_text(arguments[1], "STRING")

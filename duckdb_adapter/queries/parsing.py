@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from duckdb_adapter.own_databases import OwnDatabase
+from duckdb_adapter.paths import literal
 from duckdb_adapter.queries.query_texts import query_in
 
 if TYPE_CHECKING:
@@ -48,9 +49,11 @@ def parse(text: str) -> dict[str, Any] | None:
 
     if len(text) > MAX_TEXT:
         return None
+    # A parameter would have older DuckDBs import pandas.
+    serialize = f"SELECT json_serialize_sql({literal(query_in(text))})"
     try:
         with _database.cursor() as cursor:
-            answer = cursor.execute("SELECT json_serialize_sql(?)", [query_in(text)]).fetchone()
+            answer = cursor.execute(serialize).fetchone()
     except duckdb.Error:  # the user's database says what is wrong with the query
         return None
     found = json.loads(answer[0]) if answer else {}

@@ -10,12 +10,13 @@ import pyarrow.compute as pc
 
 from duckdb_adapter.lake_names import LakeTable
 from duckdb_adapter.queries.join_keys import join_keys
+from duckdb_adapter.queries.limits import LimitedRange, limited_range
 from duckdb_adapter.queries.members import UsedColumns, used_columns
-from duckdb_adapter.queries.offsets import skipped_rows
 from duckdb_adapter.queries.partitions import top_n_of_partitions
 from duckdb_adapter.queries.pivots import BIND_COUNT, pivoted_columns
 from duckdb_adapter.queries.samples import sampled_rows
 from duckdb_adapter.queries.scan_calls import ScanCall
+from duckdb_adapter.queries.sole_use import functions_of_sole_use
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.top_n import TopN, top_n_of
 from duckdb_adapter.queries.unpushed_filters import unpushed_conditions
@@ -72,14 +73,22 @@ class TableUses:
         return join_keys(self.query)
 
     @cached_property
-    def skipped_rows(self) -> int:
-        """How many rows it passes over."""
-        return skipped_rows(self.query)
+    def limited_range(self) -> LimitedRange | None:
+        """The rows that it takes by their positions, where it uses no others."""
+        return limited_range(self.query)
 
     @cached_property
     def sampled_rows(self) -> int:
         """How many rows it draws at random, where it uses no others."""
         return sampled_rows(self.query)
+
+    @cached_property
+    def functions_of_sole_use(self) -> frozenset[str] | None:
+        """The functions that have to be DuckDB's own if it uses the table once; None if it may not.
+
+        See `sole_use.functions_of_sole_use`.
+        """
+        return functions_of_sole_use(self.query)
 
     @cached_property
     def unpushed_conditions(self) -> list[pc.Expression]:

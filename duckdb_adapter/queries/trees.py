@@ -26,6 +26,8 @@ _MIRRORED = {
     "COMPARE_GREATERTHANOREQUALTO": "COMPARE_LESSTHANOREQUALTO",
     "COMPARE_GREATERTHAN": "COMPARE_LESSTHAN",
 }
+# The kinds of constants, as DuckDB 2.0 calls them, by their types before that.
+_KINDS = {"VARCHAR": "STRING", "INTEGER": "INTEGER"}
 
 
 def is_table(node: Any, name: str) -> bool:
@@ -132,8 +134,22 @@ def query_of(expression: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def constant_text(node: Mapping[str, Any], *kinds: str) -> str | None:
     """Return how a constant of some kinds stands in the text, without quotes; None for others."""
-    literal = node.get("literal") if node["class"] == "CONSTANT" else None  # from DuckDB 2.0 on
-    return literal["text"] if literal is not None and literal["kind"] in kinds else None
+    if node["class"] != "CONSTANT":
+        return None
+    literal = node.get("literal")  # from DuckDB 2.0 on
+    if literal is not None:
+        return literal["text"] if literal["kind"] in kinds else None
+    value = node["value"]
+    is_wanted = not value["is_null"] and _KINDS.get(value["type"]["id"]) in kinds
+    return str(value["value"]) if is_wanted else None
+
+
+def arguments_of(call: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the arguments of a function or an operator."""
+    arguments = call.get("arguments")  # from DuckDB 2.0 on
+    if arguments is None:
+        return list(call.get("children", ()))
+    return [each["expression"] for each in arguments]
 
 
 def windows_by_name(select: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

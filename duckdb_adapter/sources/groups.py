@@ -22,7 +22,7 @@ from duckdb_adapter.queries.groups import group_keys
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.sources.column_values import MAX_ROWS
 from duckdb_adapter.sources.combinations import Combinations, few_combinations
-from duckdb_adapter.sources.replacement import NameOf
+from duckdb_adapter.sources.replacement import TableOf
 from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows, RowSource
 from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.forks import cached_property
@@ -65,12 +65,12 @@ class GroupedRows(RowSource):
         """Functions that have to be DuckDB's own in the statement."""
         return self.rows.required_builtins
 
-    def query(self, name_of: NameOf) -> str:
+    def query(self, table_of: TableOf) -> str:
         """Return the query that DuckDB reads: the rows with the strings of their numbers."""
         columns = ", ".join(
             quoted(field.name) for field in self.rows.schema if field.name != COUNT_COLUMN
         )
-        rows, groups = quoted(name_of(_READER)), quoted(name_of(_COMBINATIONS))
+        rows, groups = table_of(_READER), table_of(_COMBINATIONS)
         # DuckDB aggregates before an inner join only what cannot fail for rows that it removes.
         return f"SELECT {columns} FROM {rows} LEFT JOIN {groups} USING ({GROUP})"
 

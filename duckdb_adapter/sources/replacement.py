@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from duckdb_adapter.paths import quoted
-
 if TYPE_CHECKING:
     from duckdb_adapter.sources.rows import RowSource
 
 # The variable of a replacement that reads one.
 READER = "reader"
-# Returns the name under which DuckDB finds a variable of a replacement.
-NameOf: TypeAlias = "Callable[[str], str]"
+# Returns the table in SQL that a variable of a replacement is.
+TableOf: TypeAlias = "Callable[[str], str]"
 
 
 class Replacement(ABC):
@@ -37,11 +35,11 @@ class Replacement(ABC):
         return True
 
     @abstractmethod
-    def query(self, name_of: NameOf) -> str:
+    def query(self, table_of: TableOf) -> str:
         """Return the query.
 
         Args:
-            name_of: Returns the name of each of `variables` in the query.
+            table_of: Returns each of `variables` as a table in SQL.
         """
 
     @abstractmethod
@@ -79,9 +77,9 @@ class TableInMemory(Replacement):
 
     table: pa.Table
 
-    def query(self, name_of: NameOf) -> str:
+    def query(self, table_of: TableOf) -> str:
         """Return the query."""
-        return f"SELECT * FROM {quoted(name_of(READER))}"
+        return f"SELECT * FROM {table_of(READER)}"
 
     def variables(self) -> Mapping[str, RowSource | pa.Table]:
         """Return the rows that the query reads."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from duckdb_adapter.paths import literal, quoted
-from duckdb_adapter.sources.replacement import NamedColumnsOnly, NameOf
+from duckdb_adapter.sources.replacement import NamedColumnsOnly, TableOf
 from duckdb_adapter.sources.row_count_files import RowCountFiles
 from duckdb_adapter.sources.rows import RowSource
 
@@ -38,7 +38,7 @@ class RowCount(NamedColumnsOnly):
     columns: Mapping[str, list[str]]
     functions: frozenset[str]
 
-    def query(self, name_of: NameOf) -> str:
+    def query(self, table_of: TableOf) -> str:
         """Return the query that the name of the table stands for."""
         shown = [
             f"{_constant(members)} AS {quoted(name)}" for name, members in self.columns.items()

@@ -26,7 +26,7 @@ from duckdb_adapter.duckdb_types import cast_for_duckdb, field_for_duckdb
 from duckdb_adapter.endings import streams
 from duckdb_adapter.interrupts import raise_again, reraise_interrupts
 from duckdb_adapter.paths import quoted
-from duckdb_adapter.sources.replacement import READER, NameOf, Replacement
+from duckdb_adapter.sources.replacement import READER, Replacement, TableOf
 from duckdb_adapter.stream_errors import without_traceback
 from duckdb_adapter.version_cache import forget
 from lancefs.datafile.logical_types import decimal64_type
@@ -88,11 +88,11 @@ class RowSource(Replacement):
         """What follows the star: the counting column is shown only of rows without columns."""
         return f" EXCLUDE ({COUNT_COLUMN})" if len(self.schema) > 1 else ""
 
-    def query(self, name_of: NameOf) -> str:
+    def query(self, table_of: TableOf) -> str:
         """Return the query that DuckDB reads; see `Replacement.query`."""
         shown = [f"{sql} AS {quoted(column)}" for column, sql in self.expressions.items()]
         replaced = f" REPLACE ({', '.join(shown)})" if shown else ""
-        return f"SELECT *{self.hidden}{replaced} FROM {quoted(name_of(READER))}"
+        return f"SELECT *{self.hidden}{replaced} FROM {table_of(READER)}"
 
     def variables(self) -> Mapping[str, RowSource | pa.Table]:
         """Return the rows that the query reads: these."""

@@ -24,7 +24,7 @@ from duckdb_adapter.sources.column_values import (
     is_countable,
     type_of,
 )
-from duckdb_adapter.sources.replacement import NamedColumnsOnly, NameOf
+from duckdb_adapter.sources.replacement import NamedColumnsOnly, TableOf
 from duckdb_adapter.sources.row_counts import range_table
 from duckdb_adapter.sources.rows import Rows, RowSource
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
@@ -59,16 +59,16 @@ class ValueCountRows(NamedColumnsOnly):
         """Return the rows that the query reads."""
         return self._tables
 
-    def query(self, name_of: NameOf) -> str:
+    def query(self, table_of: TableOf) -> str:
         """Return the query that the name of the table stands for."""
         columns = ", ".join(map(quoted, self.values.column_names))
         parts = [
-            f"{quoted(name_of(_blocks(rows)))} CROSS JOIN {range_table(rows)} AS _({_TICKS})"
+            f"{table_of(_blocks(rows))} CROSS JOIN {range_table(rows)} AS _({_TICKS})"
             for rows in _BLOCKS
             if _blocks(rows) in self._tables
         ]
         if _REST in self._tables:
-            parts.append(f"(SELECT {columns}, unnest({_TICKS}) FROM {quoted(name_of(_REST))})")
+            parts.append(f"(SELECT {columns}, unnest({_TICKS}) FROM {table_of(_REST)})")
         return " UNION ALL ".join(f"SELECT {columns} FROM {part}" for part in parts)
 
     @cached_property

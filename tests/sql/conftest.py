@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from roads import EACH_ROAD, connect, native_rows, note_scans, with_wide_halves
 
-from duckdb_adapter.sources import column_values, groups, offsets, top_n, unpushed_filters
+from duckdb_adapter.sources import column_values, groups, limits, top_n, unpushed_filters
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.per_version import PerVersion
 
@@ -34,8 +34,9 @@ def native(table: Path) -> Iterator[Any]:
 def any_table_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done for long tables is done for short ones, too."""
     monkeypatch.setattr(column_values, "MIN_ROWS", 10)
-    for module in (unpushed_filters, groups, offsets, top_n):
+    for module in (unpushed_filters, groups, top_n):
         monkeypatch.setattr(module, "_MIN_ROWS", 10)
+    monkeypatch.setattr(limits, "_MIN_SKIPPED", 10)
 
 
 @pytest.fixture

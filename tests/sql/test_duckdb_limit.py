@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from roads import assert_same_rows, connect, needs_install, note_scans
 
-from duckdb_adapter.sources import offsets as offset_source
+from duckdb_adapter.sources import limits as limit_source
 
 pytestmark = needs_install
 
@@ -50,8 +50,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few rows are many."""
-    monkeypatch.setattr(offset_source, "_MIN_ROWS", 100)
-    monkeypatch.setattr(offset_source, "LONG_ROWS", 700)
+    monkeypatch.setattr(limit_source, "_MIN_SKIPPED", 100)
+    monkeypatch.setattr(limit_source, "LONG_ROWS", 700)
 
 
 @pytest.fixture
