@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 from roads import EACH_ROAD, connect, native_rows, note_scans, with_wide_halves
 
-from duckdb_adapter.sources import column_values, groups, limits, top_n, unpushed_filters
+from duckdb_adapter.sources import (
+    column_values,
+    extremes,
+    groups,
+    limits,
+    top_n,
+    unpushed_filters,
+    value_counts,
+)
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.per_version import PerVersion
 
@@ -43,6 +51,15 @@ def any_table_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_first_rows_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that other tests have found are looked for again."""
     monkeypatch.setattr(top_n, "_FOUND", PerVersion(lambda: BudgetCache(1_000_000)))
+
+
+@pytest.fixture
+def no_values_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other tests have counted, within limits of their own, is counted again."""
+    monkeypatch.setattr(column_values, "_COUNTS", PerVersion(dict))
+    monkeypatch.setattr(column_values, "_ASKED", PerVersion(set))
+    monkeypatch.setattr(value_counts, "_ROWS", PerVersion(dict))
+    monkeypatch.setattr(extremes, "_EXTREMES", PerVersion(dict))
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
+def any_length(monkeypatch: pytest.MonkeyPatch, no_values_are_known: None) -> None:
     """Tables of any length are long, and there are blocks of all lengths."""
     monkeypatch.setattr(column_values, "MIN_ROWS", 10)
     monkeypatch.setattr(value_counts, "_BLOCKS", (16, 2))
