@@ -93,6 +93,11 @@ def _blocks(rows: int) -> str:
     return f"blocks of {rows}"
 
 
+def can_name(paths: Sequence[str]) -> bool:
+    """Whether a query of `ValueCountRows` has no name of its own that is one of some columns."""
+    return not any(fold(path).startswith(_TICKS) for path in paths)
+
+
 # By columns of a version; None where there are too many values.
 _ROWS = PerVersion[dict[tuple[str, ...], ValueCountRows | None]](dict)
 
@@ -121,9 +126,8 @@ def value_count_rows(
         return is_binary() if is_text else is_countable(type_of(dataset, path))
 
     paths = value_count_paths(query, is_counted)
-    is_clear = not any(fold(path).startswith(_TICKS) for path in paths)
     values = len(paths) * (rows.known_count() or 0)
-    if not paths or not is_clear or values > MAX_ROWS:
+    if not (paths and can_name(paths)) or values > MAX_ROWS:
         return None
     if _is_answered_by_index(rows, query, paths):
         return None
