@@ -140,7 +140,7 @@ def _extremes(table: BoundTable) -> Replacement | None:
 def _value_counts(table: BoundTable) -> Replacement | None:
     if not table.are_values_enough:
         return None
-    return value_count_rows(table.rows, table.uses.query)
+    return value_count_rows(table.rows, table.uses.query, table.compares_bytes)
 
 
 def _limit(table: BoundTable) -> Replacement | None:

@@ -25,11 +25,11 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 _EXPLAIN = _pattern(r"EXPLAIN\b(?: ANALYZE\b)?_(?:\([^()]*\)_)?")
 _CREATE = "CREATE(?: OR REPLACE)?(?: (?:TEMP|TEMPORARY))?"
-# What stands in front of the query.
-_BEFORE = (
-    _pattern(rf"{_CREATE} TABLE(?: IF NOT EXISTS)? <name>_<columns>AS\b"),
-    _pattern(r"INSERT(?: OR (?:REPLACE|IGNORE))? INTO <name>_<columns>(?:BY (?:NAME|POSITION)\b)?"),
+_INSERT = _pattern(
+    r"INSERT(?: OR (?:REPLACE|IGNORE))? INTO <name>_<columns>(?:BY (?:NAME|POSITION)\b)?"
 )
+# What stands in front of the query.
+_BEFORE = (_pattern(rf"{_CREATE} TABLE(?: IF NOT EXISTS)? <name>_<columns>AS\b"), _INSERT)
 # The query stands in brackets. What is in the outermost brackets is what DuckDB parses.
 _AROUND = (
     _pattern(r"COPY_\((?P<query>.*)\)_TO\b"),
@@ -43,8 +43,7 @@ def query_in(text: str) -> str:
     Args:
         text: One statement in SQL.
     """
-    explained = _EXPLAIN.match(text)
-    text = text[explained.end() :] if explained else text
+    text = _explained(text)
     for pattern in _BEFORE:
         if found := pattern.match(text):
             return text[found.end() :]
@@ -52,3 +51,18 @@ def query_in(text: str) -> str:
         if found := pattern.match(text):
             return found["query"]
     return text
+
+
+def fires_triggers(text: str) -> bool:
+    """Whether a statement inserts rows into a table, whose triggers may read any other table.
+
+    Args:
+        text: One statement in SQL.
+    """
+    return _INSERT.match(_explained(text)) is not None
+
+
+def _explained(text: str) -> str:
+    """Return what `EXPLAIN` explains; the text itself where it explains nothing."""
+    explained = _EXPLAIN.match(text)
+    return text[explained.end() :] if explained else text

@@ -12,6 +12,7 @@ from duckdb_adapter.lake_names import LakeTable
 from duckdb_adapter.queries.column_uses import ColumnUses, uses_of
 from duckdb_adapter.queries.nested import statement_in
 from duckdb_adapter.queries.parsing import parse
+from duckdb_adapter.queries.query_texts import fires_triggers
 from duckdb_adapter.queries.scan_calls import SCAN, ScanCall
 from duckdb_adapter.queries.table_reads import TableRead, only_read
 from duckdb_adapter.queries.trees import classes_in, is_table, is_unmodified_table
@@ -77,7 +78,7 @@ class TableQuery:
     @property
     def is_nested(self) -> bool:
         """Whether the text is more than the query, and may read the table elsewhere, too."""
-        return self.query_root is not self.statement_root
+        return self.query_root is not self.statement_root or fires_triggers(self.text)
 
     @cached_property
     def columns(self) -> Mapping[str, str]:

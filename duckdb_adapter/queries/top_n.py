@@ -50,7 +50,7 @@ class TopN:
         tests: What WHERE tests. The first rows are those of the rows that pass, if DuckDB pushes
             all tests down that it can push down.
         calls: Whether there are functions in WHERE, which may be macros that use other rows, or
-            other SELECTs around this one.
+            other SELECTs around this one, or triggers that fire when its rows are inserted.
         partitions: The columns of PARTITION BY, if the first rows of each partition are used; empty
             for the first rows of all.
         are_all_orders: Whether the query puts rows in order by nothing else, so that of rows with

@@ -17,7 +17,7 @@ from duckdb_adapter.queries.extremes import used_extremes
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.sources.column_values import stored_type
 from duckdb_adapter.sources.rows import Rows
-from duckdb_adapter.sources.value_counts import ValueCountRows, with_structs
+from duckdb_adapter.sources.value_counts import ValueCountRows, can_name, with_structs
 from lancefs.datafile.arrays import is_text, numbers_of, strings_of, valid_slots
 from lancefs.datafile.buffers import Array, to_arrow_numbers
 from lancefs.datafile.kernels import text_bounds
@@ -73,7 +73,7 @@ def extreme_rows(
         LanceError: A column cannot be read.
     """
     used = used_extremes(query)
-    if used is None:
+    if used is None or not can_name(used.columns):
         return None
     kinds = [_type_of(rows, path) for path in used.columns]
     is_ordered = all(any(is_kind(kind) for is_kind in _ORDERED) for kind in kinds)

@@ -7,7 +7,7 @@ same value all along, so that it computes, tests and groups once for 2,048 rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,16 +93,25 @@ def _blocks(rows: int) -> str:
     return f"blocks of {rows}"
 
 
+def can_name(paths: Sequence[str]) -> bool:
+    """Whether a query of `ValueCountRows` has no name of its own that is one of some columns."""
+    return not any(fold(path).startswith(_TICKS) for path in paths)
+
+
 # By columns of a version; None where there are too many values.
 _ROWS = PerVersion[dict[tuple[str, ...], ValueCountRows | None]](dict)
 
 
-def value_count_rows(rows: Rows, query: TableQuery) -> ValueCountRows | None:
+def value_count_rows(
+    rows: Rows, query: TableQuery, is_binary: Callable[[], bool]
+) -> ValueCountRows | None:
     """Return rows for a query that uses only values of columns, and how often they occur.
 
     Args:
         rows: The rows of a table that the query names once; see `are_values_cached`.
         query: The query.
+        is_binary: Tells whether texts are compared by their bytes. Of different texts that are the
+            same for a collation, DuckDB shows the first one, so that the order of rows matters.
 
     Returns:
         None where the query uses more, or there are too many values.
@@ -113,12 +122,12 @@ def value_count_rows(rows: Rows, query: TableQuery) -> ValueCountRows | None:
     dataset = rows.dataset
 
     def is_counted(path: str) -> bool:
-        return path in rows.encoded or is_countable(type_of(dataset, path))
+        is_text = path in rows.encoded
+        return is_binary() if is_text else is_countable(type_of(dataset, path))
 
     paths = value_count_paths(query, is_counted)
-    is_clear = not any(fold(path).startswith(_TICKS) for path in paths)
     values = len(paths) * (rows.known_count() or 0)
-    if not paths or not is_clear or values > MAX_ROWS:
+    if not (paths and can_name(paths)) or values > MAX_ROWS:
         return None
     if _is_answered_by_index(rows, query, paths):
         return None

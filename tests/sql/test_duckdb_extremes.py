@@ -161,6 +161,15 @@ def test_other_queries_read_rows(
     assert_reads_each_time(native, table, reads, query)
 
 
+@pytest.mark.parametrize("name", ["__lance_ticks", "__LANCE_Ticks", "range", "_", 'a "b"'])
+def test_names_of_columns_may_be_anything(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({name: range(300)}), str(path))
+    quoted = '"' + name.replace('"', '""') + '"'
+    query = f"SELECT min({quoted}), max({quoted}), count(*) FROM '{path}'"
+    assert connect("install").execute(query).fetchall() == [(0, 299, 300)]
+
+
 def test_a_collation_orders_texts(native: Any, table: Path, reads: list[dict[str, Any]]) -> None:
     con, own = connect("install"), native.cursor()
     for each in (con, own):

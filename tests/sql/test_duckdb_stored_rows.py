@@ -176,6 +176,22 @@ def test_rows_of_any_query_are_stored(
 
 @needs_install
 @pytest.mark.usefixtures("any_table_is_long")
+@pytest.mark.parametrize("query", [*STORED, *OTHERS])
+def test_triggers_that_read_the_table_get_all_rows(con: Any, table: Path, query: str) -> None:
+    query = query.format(t=f"'{table}'")
+    rows = lance.dataset(str(table)).to_table()["message"]
+    con.execute(f"CREATE TABLE stored AS FROM ({query}) LIMIT 0")
+    con.execute("CREATE TABLE seen (messages BIGINT, last VARCHAR)")
+    con.execute(
+        "CREATE TRIGGER look AFTER INSERT ON stored "
+        f"INSERT INTO seen SELECT count(message), max(message) FROM '{table}'"
+    )
+    con.execute(f"INSERT INTO stored {query}")
+    assert con.execute("FROM seen").fetchall() == [(len(rows), max(rows.to_pylist()))]
+
+
+@needs_install
+@pytest.mark.usefixtures("any_table_is_long")
 def test_relations_are_stored(native: Any, table: Path, tmp_path: Path) -> None:
     con = connect("install")
     for number, query in enumerate([*STORED, *OTHERS]):

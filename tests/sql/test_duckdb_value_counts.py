@@ -316,6 +316,29 @@ def test_names_of_columns_may_be_anything(tmp_path: Path, name: str) -> None:
     assert found.fetchall() == [("x", 300), (None, 300), ("y", 600)]
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT level, count(*) FROM {t} GROUP BY level",
+        "SELECT DISTINCT level FROM {t}",
+        "SELECT min(level), max(level) FROM {t} WHERE code = 1",
+        "SELECT list(DISTINCT level ORDER BY level) FROM {t}",
+    ],
+)
+def test_of_texts_that_a_collation_takes_for_the_same_the_first_is_shown(
+    tmp_path: Path, query: str
+) -> None:
+    path = tmp_path / "cases.lance"
+    rows = pa.table({"level": ["Warn"] + ["warn"] * 99, "code": pa.repeat(1, 100)})
+    lance.write_dataset(rows, str(path))
+    con = connect("install")
+    with native_rows(rows) as own:
+        for each in (con, own):
+            each.execute("SET default_collation = 'nocase'")
+        for _ in range(2):
+            assert_same_rows(con, own, path, query)
+
+
 def test_damage_is_reported_as_for_other_queries(tmp_path: Path) -> None:
     path = tmp_path / "t.lance"
     lance.write_dataset(_rows(), str(path))
