@@ -79,6 +79,8 @@ _TESTS: list[str | pc.Expression] = [
     "isnan(x)",
     pc.field("x") > float("-inf"),
     (pc.field("x") > 100) | pc.is_nan(pc.field("x")),
+    (pc.field("x") > 100) & pc.is_nan(pc.field("x")),
+    pc.is_nan(pc.field("x")) & (pc.field("x") > 100),
     pc.field("x") <= float("inf"),
     "s >= 'é01'",
     "s < 'é039999'",
