@@ -264,3 +264,13 @@ def test_a_second_process_passes_over_texts_that_no_dictionary_has(
     ):
         found, stats = read(path, filter)
         assert (found.num_rows, stats.rows_skipped) == (rows, skipped)
+
+
+def test_a_second_process_reads_dictionaries_without_a_text(tmp_path: Path, kept: Path) -> None:
+    path = str(tmp_path / "t.lance")
+    for texts in (["a", "b"] * ROWS, [None] * ROWS):
+        rows = pa.table({"s": pa.array(texts, pa.string()).dictionary_encode()})
+        lance.write_dataset(rows, path, mode="append")
+    for skipped in (0, ROWS):
+        found, stats = read(path, "s = 'a'")
+        assert (found.num_rows, stats.rows_skipped) == (ROWS, skipped)

@@ -67,9 +67,11 @@ def _count_with(
 ) -> Count | None:
     rows, counted, sets = 0, set[int](), list[RowSet]()
     for segment in index.segments:
-        opened = indices.open(index, segment)
+        opened, covered = indices.open(index, segment), segment.covered.tolist()
         if opened is None:
             continue
+        if not counted.isdisjoint(covered):  # their rows would count twice
+            return None
         try:
             pages = opened.pages_for(test)
             if pages is None:
@@ -85,7 +87,7 @@ def _count_with(
                 sets.append(part)
             else:
                 rows += part
-            counted.update(segment.covered.tolist())
+            counted.update(covered)
         except pa.ArrowException:  # the filter does not fit the values: the scan says so
             return None
         except LanceError as error:

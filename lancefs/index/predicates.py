@@ -158,9 +158,16 @@ def _common(left: Sequence[KeyInterval], right: Sequence[KeyInterval]) -> Sequen
     ((low, high),) = left
     clipped = [
         (
-            other_low if low is None or (other_low is not None and other_low > low) else low,
+            _higher(low, other_low),
             other_high if high is None or (other_high is not None and other_high < high) else high,
         )
         for other_low, other_high in right
     ]
     return [one for one in clipped if None in one or one[0] <= one[1]]
+
+
+def _higher(left: Any, right: Any) -> Any:
+    """Return the higher one of two lower ends: NaN is above all numbers, None below them."""
+    if left is None or right is None:
+        return right if left is None else left
+    return right if right != right or right > left else left

@@ -206,7 +206,8 @@ def _zones(
     identity: Any, data_type: pa.DataType, dtype: str, seen: Any, low: Any, high: Any, items: Any
 ) -> ZoneRanges:
     bounds = _from_json(low, dtype), _from_json(high, dtype)
-    shaped, kept = np.array(seen, np.int64).reshape(-1, 2), items and _from_json(items, dtype)
+    kept = None if items is None else _from_json(items, dtype)
+    shaped = np.array(seen, np.int64).reshape(-1, 2)
     return ZoneRanges(identity, data_type, shaped, *bounds, kept)
 
 

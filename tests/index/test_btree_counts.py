@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -79,6 +80,8 @@ _TESTS: list[str | pc.Expression] = [
     "isnan(x)",
     pc.field("x") > float("-inf"),
     (pc.field("x") > 100) | pc.is_nan(pc.field("x")),
+    (pc.field("x") > 100) & pc.is_nan(pc.field("x")),
+    pc.is_nan(pc.field("x")) & (pc.field("x") > 100),
     pc.field("x") <= float("inf"),
     "s >= 'é01'",
     "s < 'é039999'",
@@ -134,6 +137,24 @@ def test_rows_that_changed_since_are_not_counted_by_whole_pages(path: str, tmp_p
         for test in ("n >= 1000 and n < 30000", "n < 15100", "n is null", "n is not null"):
             expected = dataset.count_rows(test, use_index=False)
             assert dataset.count_rows(test) == expected, test
+
+
+def test_rows_that_two_segments_hold_count_once(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.lance")
+    table = pa.table({"n": np.arange(2000) % 50})
+    lance.write_dataset(table, path, enable_stable_row_ids=True, max_rows_per_file=1000)
+    for name in ("first", "second"):
+        lance.dataset(path).create_scalar_index("n", "BTREE", name=name)
+    written = lance.dataset(path)
+    transaction = written.read_transaction(written.version)
+    assert transaction is not None
+    assert isinstance(transaction.operation, lance.LanceOperation.CreateIndex)
+    (index,) = transaction.operation.new_indices
+    again = lance.LanceOperation.CreateIndex([dataclasses.replace(index, name="first")], [index])
+    lance.LanceDataset.commit(path, again, read_version=written.version)
+    dataset = lancefs.open(path)
+    for test, rows in {"n >= 0": 2000, "n < 25": 1000, "n = 3": 40}.items():
+        assert dataset.count_rows(test) == dataset.to_table(filter=test).num_rows == rows
 
 
 def test_scattered_rows_are_known_from_one_page(path: str, read: list[int]) -> None:
