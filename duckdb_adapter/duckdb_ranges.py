@@ -20,9 +20,15 @@ _DAY_MS = 86_400_000
 _PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
-@lru_cache(4096)
 def is_limited(kind: pa.DataType) -> bool:
     """Whether a type, or one below it, has values that DuckDB does not hold."""
+    while isinstance(kind, pa.BaseExtensionType):  # those made in Python have no hash
+        kind = kind.storage_type
+    return _is_limited(kind)
+
+
+@lru_cache(4096)
+def _is_limited(kind: pa.DataType) -> bool:
     return has_type(kind, _has_limits)
 
 

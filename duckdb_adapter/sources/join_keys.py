@@ -42,7 +42,10 @@ def ranged_keys(rows: Rows, keys: Collection[str]) -> dict[str, str]:
     """
     if not rows.dataset.is_local or (rows.known_count() or MAX_ROWS) >= MAX_ROWS:
         return {}
-    numbers = sorted(key for key in keys if rows.schema.field(key).type in _TYPES)
+    kinds = {key: rows.schema.field(key).type for key in keys}
+    # Of extension types, those made in Python have no hash.
+    integers = {key: kind for key, kind in kinds.items() if pa.types.is_integer(kind)}
+    numbers = sorted(key for key, kind in integers.items() if kind in _TYPES)
     if not numbers or not is_asked_again(rows.dataset, ("joined by", *numbers)):
         return {}
     known = extremes_of(rows, numbers)
@@ -51,7 +54,7 @@ def ranged_keys(rows: Rows, keys: Collection[str]) -> dict[str, str]:
         if found is None or found.ends.null_count:
             continue
         least, most = found.ends.to_pylist()
-        kind = rows.schema.field(column).type
+        kind = kinds[column]
         if least >= 0 and most < min(_MAX_KEY, 2 ** (kind.bit_width - 1) - 1):
             shown[column] = f"system.main.mod({quoted(column)}, {most + 1}::{_TYPES[kind]})"
     return shown

@@ -165,7 +165,10 @@ def _membership(node: Any, schema: pa.Schema) -> pc.Expression | None:
 
 
 def _column(node: Any, schema: pa.Schema) -> tuple[pc.Expression | None, pa.DataType]:
-    """Return a column, or a member of structs, and its type; None where a name means several."""
+    """Return a column, or a member of structs, and its type.
+
+    None where a name means several, or a column of an extension type, of which DuckDB decides.
+    """
     if not isinstance(node, Col):
         return None, pa.null()
     kind = pa.struct(list(schema))
@@ -174,6 +177,8 @@ def _column(node: Any, schema: pa.Schema) -> tuple[pc.Expression | None, pa.Data
         if index < 0:
             return None, pa.null()
         kind = kind.field(index).type
+    if isinstance(kind, pa.BaseExtensionType):
+        return None, pa.null()
     return pc.field(*node.parts), kind
 
 

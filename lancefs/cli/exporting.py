@@ -22,12 +22,12 @@ import pyarrow as pa
 from lancefs.cli.exits import UNREADABLE, Failure
 from lancefs.cli.render.rows import write_csv, write_ndjson, write_tsv
 from lancefs.cli.render.xlsx import write_xlsx
-from lancefs.datafile.dictionary_chunks import unify_table
 from lancefs.datafile.logical_types import has_type
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.row_groups import GROUP_ROWS, row_groups
 from lancefs.scan.scanner import LanceScanner
 from lancefs.storage import Store
+from lancefs.views.arrow import arrow_file
 
 JOURNAL = "_lancefs_export.json"
 _UNFINISHED = ".unfinished-"
@@ -223,19 +223,6 @@ def _write(
     return rows
 
 
-def _write_arrow(schema: pa.Schema, batches: Iterator[pa.RecordBatch], sink: IO[bytes]) -> None:
-    # The dictionaries of batches may differ: a file has one for each column.
-    options = pa.ipc.IpcWriteOptions(unify_dictionaries=True)
-    with pa.ipc.new_file(sink, schema, options=options) as writer:
-        if any(pa.types.is_dictionary(one.type) for one in schema):
-            table = pa.Table.from_batches(list(batches), schema)
-            for batch in unify_table(table).to_batches():
-                writer.write_batch(batch)
-            return
-        for batch in batches:
-            writer.write_batch(batch)
-
-
 def _write_parquet(schema: pa.Schema, batches: Iterator[pa.RecordBatch], sink: IO[bytes]) -> None:
     import pyarrow.parquet as pq
 
@@ -255,7 +242,7 @@ def _is_coarse(data_type: pa.DataType) -> bool:
 
 
 _FORMATS: Mapping[str, Callable[[pa.Schema, Iterator[pa.RecordBatch], IO[bytes]], None]] = {
-    "arrow": _write_arrow,
+    "arrow": arrow_file.write,
     "parquet": _write_parquet,
     "csv": write_csv,
     "tsv": write_tsv,

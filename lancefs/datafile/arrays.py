@@ -36,6 +36,7 @@ _WIDE = 128
 _ASCII, _SAMPLE = 128, 4 * 1024
 _INT64_OFFSETS = (pa.types.is_large_string, pa.types.is_large_binary)
 _INT32_OFFSETS = (pa.types.is_string, pa.types.is_binary)
+_TEXTS = {pa.string().id, pa.large_string().id}
 _BYTES_OF_TEXT = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
 
 
@@ -408,10 +409,9 @@ def value_type(data_type: pa.DataType) -> pa.DataType:
     return data_type.value_type if pa.types.is_dictionary(data_type) else data_type
 
 
-@lru_cache(maxsize=4096)
 def is_text(data_type: pa.DataType) -> bool:
     """Whether the strings of a type have to be UTF-8."""
-    return bool(pa.types.is_string(data_type) or pa.types.is_large_string(data_type))
+    return data_type.id in _TEXTS
 
 
 def _fixed_size_list(block: FixedSizeList, data_type: pa.DataType, valid: Mask | None) -> pa.Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 from lancefs.datafile.arrays import bitmap, stored_values, strings_of, valid_slots
 from lancefs.datafile.buffers import Mask, dtype_of, to_arrow_numbers
 from lancefs.datafile.kernels import keep, keep_strings, slots_of
+
+_KernelKind: TypeAlias = Literal["fixed", "string", "struct", "dictionary", "other"]
 
 # Below this share of kept slots, taking slots by position is faster than scanning the mask.
 _FEW = 1 / 8
@@ -61,11 +63,16 @@ def _kept(array: pa.Array, kept: Mask) -> pa.Array:
     return pa.Array.from_buffers(array.type, len(values), buffers, nulls)
 
 
-@lru_cache(maxsize=4096)
-def _kind(data_type: pa.DataType) -> Literal["fixed", "string", "struct", "dictionary", "other"]:
+def _kind(data_type: pa.DataType) -> _KernelKind:
     """Return the kind of kernel for a type; `other` for types without one."""
-    is_extension = isinstance(data_type, pa.BaseExtensionType)
-    if is_extension or pa.types.is_null(data_type):
+    if isinstance(data_type, pa.BaseExtensionType):  # those made in Python have no hash
+        return "other"
+    return _plain_kind(data_type)
+
+
+@lru_cache(maxsize=4096)
+def _plain_kind(data_type: pa.DataType) -> _KernelKind:
+    if pa.types.is_null(data_type):
         return "other"
     if pa.types.is_dictionary(data_type):
         return "dictionary"

@@ -89,7 +89,7 @@ class Condition:
         self._paths = paths_of(fields)
         self.tree = tree or expressions.clear_tree(expression)
         self._terms = conditions_of(self.tree)
-        self._tests: dict[pa.Schema, list[Test] | None] = {}
+        self._tests: list[tuple[pa.Schema, list[Test] | None]] = []
 
     def takes_items(self, schema: pa.Schema) -> bool:
         """Tell whether the filter takes dictionary-encoded columns: it tests each column alone.
@@ -167,9 +167,12 @@ class Condition:
         return {**numbers, **texts}
 
     def _by_column(self, schema: pa.Schema) -> list[Test] | None:
-        if schema not in self._tests:
-            self._tests[schema] = by_column(self._terms, schema)
-        return self._tests[schema]
+        for known, tests in self._tests:  # few, and not all of them have a hash
+            if known == schema:
+                return tests
+        tests = by_column(self._terms, schema)
+        self._tests.append((schema, tests))
+        return tests
 
     def _evaluate(self, batch: pa.RecordBatch, counted: Mask | None) -> Mask:
         try:

@@ -13,8 +13,8 @@
     history.arrow                      one row for each version
     changes/3..7.arrow                 the rows that differ between two versions
 
-The characters ',' '/' and '%' in the name of a column are percent-encoded. Some files can be opened
-but are not listed: the streams (`.arrows`) of fragments, columns, history and changes, so that a
+In the name of a column ',' '/' '%' and '::' are percent-encoded. Some files can be opened but are
+not listed: the streams (`.arrows`) of fragments, columns, history and changes, so that a
 listed directory of `.arrow` files is a dataset; files of several columns; and changes between
 versions that do not follow each other.
 
@@ -390,8 +390,9 @@ def version_of(parts: Sequence[str]) -> int | None:
 
 
 def quote_column(name: str) -> str:
-    """Return the spelling of a column's name in paths: ',', '/' and '%' are percent-encoded."""
-    return name.replace("%", "%25").replace(",", "%2C").replace("/", "%2F")
+    """Return the spelling of a column's name in paths: ',', '/', '%', '::' are percent-encoded."""
+    quoted = name.replace("%", "%25").replace(",", "%2C").replace("/", "%2F")
+    return quoted.replace("::", "%3A%3A")  # which ends the path in an URL
 
 
 def missing(where: str, directory: Directory, name: str) -> str:

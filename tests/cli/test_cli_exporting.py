@@ -377,6 +377,20 @@ def test_decimals_that_parquet_lacks_are_named(tmp_path: Path, here: Here) -> No
     assert "parquet cannot hold these columns: decimals of negative scale are in c" in done.err
 
 
+def test_dictionaries_below_a_column_become_one_in_an_arrow_file(
+    tmp_path: Path, here: Here
+) -> None:
+    url, path = str(tmp_path / "t.lance"), tmp_path / "t.arrow"
+    for word in "ab":
+        coded = pa.array([word, None, word]).dictionary_encode()
+        struct = pa.StructArray.from_arrays([coded], ["word"])
+        lists = pa.ListArray.from_arrays(pa.array([0, 2, 2, 3], pa.int32()), coded)
+        lance.write_dataset(pa.table({"struct": struct, "list": lists}), url, mode="append")
+    done = here("export", url, str(path))
+    assert done.code == 0, done.err
+    assert_same_table(feather.read_table(str(path)), lancefs.open(url).to_table())
+
+
 @pytest.mark.parametrize("form", ["table", "json", "csv"])
 def test_intervals_of_sql_are_written_as_iso_8601(form: str, here: Here) -> None:
     query = (

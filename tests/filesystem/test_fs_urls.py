@@ -22,6 +22,17 @@ def test_the_url_of_a_file_opens_it(table: str) -> None:
         assert file.read() == fs.cat("versions/1.arrow")
 
 
+def test_the_url_of_a_column_with_colons_in_its_name_opens_it(tmp_path: Path) -> None:
+    names = ["std::string", "::", ":", "lance::x", "a:", ":::b"]
+    lance.write_dataset(pa.table({name: [name] for name in names}), tmp_path / "t.lance")
+    fs = LanceFileSystem(fo=str(tmp_path / "t.lance"))
+    found = []
+    for path in fs.ls("versions/1/columns", detail=False):
+        with fsspec.open(fs.unstrip_protocol(path)) as file:
+            found += pa.ipc.open_file(file).read_all().column_names
+    assert found == names
+
+
 def test_a_table_at_the_root_of_an_archive_is_read(tmp_path: Path) -> None:
     path, archive = tmp_path / "t.lance", tmp_path / "t.zip"
     rows = pa.table({"a": range(50)})

@@ -1,12 +1,14 @@
-"""Arrow IPC files that are encoded whole, in memory, at the first read.
+"""Arrow IPC files that are written from the first byte to the last.
 
-For `.arrow` views that cannot be laid out in advance (see `lazy_file`): those with row-metadata
-columns (`_rowid`, …), and those with a type that has no shape (see `shapes`).
+For `.arrow` views that cannot be laid out in advance (see `lazy_file`), in memory at the first
+read: those with row-metadata columns (`_rowid`, …), and those with a type that has no shape (see
+`shapes`). And for exports.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import IO
 
 import pyarrow as pa
 
@@ -26,6 +28,24 @@ def encode(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.Buffer:
         UnsupportedFeature: The dictionaries of a column cannot be unified.
     """
     sink = pa.BufferOutputStream()
+    write(schema, batches, sink)
+    return sink.getvalue()
+
+
+def write(
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: pa.NativeFile | IO[bytes]
+) -> None:
+    """Write rows as an uncompressed Arrow IPC file.
+
+    Args:
+        schema: The schema of the rows.
+        batches: The rows; they become the record batches of the file. If they have dictionaries,
+            all are held in memory: a file has one dictionary for each.
+        sink: Where the file goes.
+
+    Raises:
+        UnsupportedFeature: The dictionaries of a column cannot be unified.
+    """
     options = pa.ipc.IpcWriteOptions(unify_dictionaries=True)
     with pa.ipc.new_file(sink, schema, options=options) as writer:
         if any(has_type(one, pa.types.is_dictionary) for one in schema.types):
@@ -33,7 +53,6 @@ def encode(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> pa.Buffer:
         else:
             for batch in batches:
                 writer.write_batch(batch)
-    return sink.getvalue()
 
 
 def _write_unified(writer: pa.RecordBatchWriter, table: pa.Table) -> None:

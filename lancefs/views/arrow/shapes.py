@@ -144,13 +144,19 @@ class Shape:
         return np.stack(sizes, 1) if sizes else np.empty((len(lengths), 0), np.int64)
 
 
-@lru_cache(maxsize=4096)
 def shape_of(data_type: pa.DataType) -> Shape | None:
     """Return the shape of a type, or None if files with the type cannot be laid out in advance.
 
     Types without a shape: views of strings, binaries or lists; unions; run-end encoded types;
     dictionaries of nested values or of float16; and types that contain any of these.
     """
+    while isinstance(data_type, pa.BaseExtensionType):  # those made in Python have no hash
+        data_type = data_type.storage_type
+    return _shape_of(data_type)
+
+
+@lru_cache(maxsize=4096)
+def _shape_of(data_type: pa.DataType) -> Shape | None:
     nodes: list[ArrayNode] = []
     if not _add_nodes(nodes, data_type, -1):
         return None
