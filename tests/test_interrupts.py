@@ -5,16 +5,24 @@ The interrupt is raised in the n-th read of a file, for every n that there is.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import lance
 import pyarrow as pa
 import pytest
-from interrupting import MOST, InterruptedStore, Interrupts, interrupts_of_local_files
+from interrupting import (
+    MOST,
+    InterruptedStore,
+    Interrupts,
+    each_step,
+    interrupts_of_local_files,
+)
 from leaks import forget_views, no_thread_is_left
 
 import lancefs
+from lancefs import forks
 from lancefs.errors import ReadFailed
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
@@ -156,3 +164,19 @@ def test_batches_that_were_interrupted_are_right_up_to_there(
     read = pa.Table.from_batches(rows, expected.schema)
     assert read.equals(expected.slice(0, read.num_rows))
     assert pa.Table.from_batches(batches()).equals(expected)
+
+
+def test_a_lock_is_free_after_an_interrupt_at_any_step() -> None:
+    lock = forks.Lock()
+
+    def enter() -> None:
+        with lock:
+            pass
+
+    def is_free() -> None:
+        other = threading.Thread(target=enter, daemon=True)
+        other.start()
+        other.join(10)
+        assert not other.is_alive()
+
+    assert each_step(enter, forks.__file__, is_free) > 0
