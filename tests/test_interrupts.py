@@ -23,6 +23,7 @@ from leaks import forget_views, no_thread_is_left
 
 import lancefs
 from lancefs import forks
+from lancefs.datafile.kernels import calls
 from lancefs.errors import ReadFailed
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
@@ -180,3 +181,16 @@ def test_a_lock_is_free_after_an_interrupt_at_any_step() -> None:
         assert not other.is_alive()
 
     assert each_step(enter, forks.__file__, is_free) > 0
+
+
+@pytest.mark.skipif(
+    lancefs.kernels_in_use().name != "compiled", reason="needs the compiled kernels"
+)
+def test_an_interrupt_comes_out_of_a_kernel_as_what_it_is(table: str) -> None:
+    dataset, rows = lancefs.open(table), [1, ROWS // 2]
+    expected = dataset.take(rows)
+
+    def is_right() -> None:
+        assert dataset.take(rows) == expected
+
+    assert each_step(lambda: dataset.take(rows), calls.__file__, is_right) > 0
