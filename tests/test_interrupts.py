@@ -28,6 +28,7 @@ from lancefs.errors import ReadFailed
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
 from lancefs.table.open_version import open_version
+from lancefs.views import file_objects
 
 __all__ = ["no_thread_is_left"]  # pytest finds it here
 
@@ -147,6 +148,28 @@ def test_a_stream_that_was_interrupted_does_not_look_complete(
             file.read()
         with pytest.raises(ReadFailed, match=r"interrupted.*open it again"):
             file.read()
+
+
+def test_a_stream_that_was_interrupted_at_any_step_has_no_gap(table: str) -> None:
+    fs = lancefs.LanceFileSystem(fo=table)
+    whole = fs.cat("latest.arrows")
+    files = [fs.open("latest.arrows")]
+
+    def read() -> None:
+        files[-1].read(5000)
+
+    def is_told() -> None:
+        with files.pop() as file:
+            position, said = file.tell(), ""
+            try:
+                rest = file.read()
+            except ReadFailed as error:
+                said = str(error)
+            assert "interrupted" in said or rest == whole[position:]
+        files.append(fs.open("latest.arrows"))
+
+    assert each_step(read, file_objects.__file__, is_told) > 0
+    files[-1].close()
 
 
 def test_batches_that_were_interrupted_are_right_up_to_there(
