@@ -33,17 +33,24 @@ class Lock:
         self._generation = _generation
         self._lock = threading.Lock()
 
-    def __enter__(self) -> None:
+    # Both are looked up before the lock is taken, and are functions of C: an interrupt comes before
+    # or inside of what the lock is held for. In a method of ours it could come with the lock held.
+    @property
+    def __enter__(self) -> Callable[[], bool]:
+        return self._own().__enter__
+
+    @property
+    def __exit__(self) -> Callable[[type[BaseException] | None, Any, Any], None]:
+        return self._own().__exit__
+
+    def _own(self) -> threading.Lock:
+        """Return the lock of this process."""
         if self._generation != _generation:
             with _renewal:
                 if self._generation != _generation:
                     self._lock = threading.Lock()
                     self._generation = _generation
-        self._lock.acquire()
-
-    def __exit__(self, *exception: object) -> None:
-        if self._generation == _generation:  # else the holder itself forked
-            self._lock.release()
+        return self._lock
 
     def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
         return Lock, ()

@@ -1,7 +1,10 @@
-"""KeyboardInterrupt in the n-th read of a file, for tests."""
+"""KeyboardInterrupt in the n-th read of a file, or at the n-th step of a module, for tests."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -57,3 +60,41 @@ def interrupts_of_local_files(monkeypatch: pytest.MonkeyPatch) -> Interrupts:
 
     monkeypatch.setattr(open_files, "open_regular", counted)
     return made
+
+
+def each_step(work: Callable[[], object], file: str, check: Callable[[], object]) -> int:
+    """Interrupt some work before each step that it takes in a module.
+
+    Args:
+        work: The work; it must let the interrupt out.
+        file: Path of the module.
+        check: Called after each interrupt.
+
+    Returns:
+        The number of steps.
+    """
+    left = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal left
+        if frame.f_code.co_filename != file:
+            return None
+        left -= 1
+        if left < 0:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    for steps in range(MOST):
+        left = steps
+        sys.settrace(trace)
+        try:
+            work()
+        except KeyboardInterrupt:
+            check()
+        else:
+            return steps
+        finally:
+            sys.settrace(before)
+    raise AssertionError("the steps do not end")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -98,6 +99,24 @@ def test_a_deletion_file_that_is_gone_names_the_version(path: str) -> None:
     clean_up(path, 3)
     with pytest.raises(MissingFile, match=r"_deletions/.* gone; version 2 of the table"):
         dataset.to_table()
+
+
+def test_the_index_of_a_table_that_was_made_anew_is_none_of_an_open_version(path: str) -> None:
+    def make_anew(first: int) -> None:
+        shutil.rmtree(path)
+        lance.write_dataset(pa.table({"n": range(first, first + ROWS)}), path)
+        lance.dataset(path).create_scalar_index("n", "BTREE")
+
+    make_anew(0)
+    dataset = lancefs.open(path)
+    dataset.to_table()
+    make_anew(ROWS)  # its manifests have the same names, and sections at the same places
+    assert dataset.to_table(filter="n < 500")["n"].to_pylist() == list(range(500))
+    assert dataset.count_rows("n < 500") == 500
+    assert dataset.count_rows(f"n >= {ROWS}") == 0
+    for read in (dataset.indices, dataset.transaction):
+        with pytest.raises(MissingFile, match="made anew"):
+            read()
 
 
 def test_a_version_of_a_branch_is_named_with_the_branch(path: str) -> None:

@@ -5,20 +5,30 @@ The interrupt is raised in the n-th read of a file, for every n that there is.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import lance
 import pyarrow as pa
 import pytest
-from interrupting import MOST, InterruptedStore, Interrupts, interrupts_of_local_files
+from interrupting import (
+    MOST,
+    InterruptedStore,
+    Interrupts,
+    each_step,
+    interrupts_of_local_files,
+)
 from leaks import forget_views, no_thread_is_left
 
 import lancefs
+from lancefs import forks
+from lancefs.datafile.kernels import calls
 from lancefs.errors import ReadFailed
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
 from lancefs.table.open_version import open_version
+from lancefs.views import file_objects
 
 __all__ = ["no_thread_is_left"]  # pytest finds it here
 
@@ -140,6 +150,28 @@ def test_a_stream_that_was_interrupted_does_not_look_complete(
             file.read()
 
 
+def test_a_stream_that_was_interrupted_at_any_step_has_no_gap(table: str) -> None:
+    fs = lancefs.LanceFileSystem(fo=table)
+    whole = fs.cat("latest.arrows")
+    files = [fs.open("latest.arrows")]
+
+    def read() -> None:
+        files[-1].read(5000)
+
+    def is_told() -> None:
+        with files.pop() as file:
+            position, said = file.tell(), ""
+            try:
+                rest = file.read()
+            except ReadFailed as error:
+                said = str(error)
+            assert "interrupted" in said or rest == whole[position:]
+        files.append(fs.open("latest.arrows"))
+
+    assert each_step(read, file_objects.__file__, is_told) > 0
+    files[-1].close()
+
+
 def test_batches_that_were_interrupted_are_right_up_to_there(
     table: str, interrupts: Interrupts
 ) -> None:
@@ -156,3 +188,32 @@ def test_batches_that_were_interrupted_are_right_up_to_there(
     read = pa.Table.from_batches(rows, expected.schema)
     assert read.equals(expected.slice(0, read.num_rows))
     assert pa.Table.from_batches(batches()).equals(expected)
+
+
+def test_a_lock_is_free_after_an_interrupt_at_any_step() -> None:
+    lock = forks.Lock()
+
+    def enter() -> None:
+        with lock:
+            pass
+
+    def is_free() -> None:
+        other = threading.Thread(target=enter, daemon=True)
+        other.start()
+        other.join(10)
+        assert not other.is_alive()
+
+    assert each_step(enter, forks.__file__, is_free) > 0
+
+
+@pytest.mark.skipif(
+    lancefs.kernels_in_use().name != "compiled", reason="needs the compiled kernels"
+)
+def test_an_interrupt_comes_out_of_a_kernel_as_what_it_is(table: str) -> None:
+    dataset, rows = lancefs.open(table), [1, ROWS // 2]
+    expected = dataset.take(rows)
+
+    def is_right() -> None:
+        assert dataset.take(rows) == expected
+
+    assert each_step(lambda: dataset.take(rows), calls.__file__, is_right) > 0

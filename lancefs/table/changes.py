@@ -39,7 +39,8 @@ from lancefs.table.change_keys import key_fields, pair_rows
 from lancefs.table.commits import CommitFile, commits_between
 from lancefs.table.correspondence import Correspondence, correspond
 from lancefs.table.fragments import Fragment
-from lancefs.table.open_version import OpenVersion, made_anew
+from lancefs.table.manifest import made_anew
+from lancefs.table.open_version import OpenVersion
 from lancefs.table.row_ids import Ids
 from lancefs.table.row_metadata import CREATED_AT, ROW_ID
 from lancefs.table.row_values import unmatched
@@ -122,7 +123,7 @@ def _check_same_table(
     if not times:  # cleaned up, but never the newest one
         is_anew = latest(until.resolved.store).version < own.version
     if is_anew:
-        raise made_anew(until)
+        raise made_anew(until.name)
 
 
 def _check_names(until: OpenVersion, more: str) -> None:

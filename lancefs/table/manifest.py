@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from lancefs.datafile.fields import Field, fields_from_proto
-from lancefs.errors import CorruptFile, UnsupportedFeature, locating
+from lancefs.errors import CorruptFile, MissingFile, UnsupportedFeature, locating
 from lancefs.proto import table_pb2
 from lancefs.storage import ByteRange, Bytes, File
 from lancefs.table.flags import ReaderFlags, check_reader_flags
@@ -150,8 +150,31 @@ def read_timestamp(file: File) -> datetime:
         return _timestamp(parse_manifest(_read_message(file)[0]).message)
 
 
+def read_own_section(file: File, manifest: Manifest, section: ByteRange) -> bytes:
+    """Read the message in one of the sections of the file that a manifest was decoded from.
+
+    The name of a manifest file, unlike those of other files, is used again by a table that is made
+    anew. Whether it was is not looked at where that would take another request.
+
+    Args:
+        file: The manifest file.
+        manifest: Its decoded message.
+        section: Byte range of a section, from the manifest.
+
+    Raises:
+        MissingFile: The file is gone, or it is one of another table now.
+        CorruptFile: The message is longer than the section.
+    """
+    try:
+        return read_section(file, section)
+    finally:  # of another table, a section may as well be damage
+        is_held = file.store.is_local or file.stamp is not None
+        if is_held and read_timestamp(file) != manifest.timestamp:
+            raise made_anew(file.url)
+
+
 def read_section(file: File, section: ByteRange) -> bytes:
-    """Read the message in one of the sections of a manifest file, with one request.
+    """Read the message in a section of a manifest file, with one request.
 
     None is made where the end of the file, which holds the manifest, is cached.
 
@@ -168,6 +191,17 @@ def read_section(file: File, section: ByteRange) -> bytes:
         return data[_LENGTH.size : _LENGTH.size + _length(data)]
 
 
+def made_anew(name: str) -> MissingFile:
+    """Return the error about a version that is gone, whose number is one of another table now.
+
+    Args:
+        name: The version, or its manifest file.
+    """
+    return MissingFile(
+        f"{name}: the table was deleted and made anew since this version was opened; open it again"
+    )
+
+
 def read_auxiliary_data(file: File, manifest: Manifest) -> dict[str, bytes]:
     """Read the auxiliary data of a version, by key; most versions have none.
 
@@ -182,7 +216,7 @@ def read_auxiliary_data(file: File, manifest: Manifest) -> dict[str, bytes]:
     if manifest.auxiliary_section is None:
         return {}
     with locating(file.url, "auxiliary data"):
-        data = read_section(file, manifest.auxiliary_section)
+        data = read_own_section(file, manifest, manifest.auxiliary_section)
         return dict(parse_message(table_pb2.VersionAuxData(), data).metadata)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lancefs.datafile.fields import Field
-from lancefs.errors import ColumnNotFound, CorruptFile, MissingFile, locating
+from lancefs.errors import ColumnNotFound, CorruptFile, locating
 from lancefs.forks import cached_property
 from lancefs.masking import mask_secrets
 from lancefs.storage import Store
@@ -21,7 +21,7 @@ from lancefs.table.base_paths import BaseRules, TableFiles, confine
 from lancefs.table.flags import ReaderFlags
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_readers import FragmentReaders
-from lancefs.table.manifest import Manifest, read_manifest
+from lancefs.table.manifest import Manifest, made_anew, read_manifest
 from lancefs.table.members import as_column, walk_down
 from lancefs.table.refs import Ref, Resolved, again_if_cleaned_up, ref_from, resolve
 from lancefs.table.row_index import RowIndex
@@ -307,15 +307,7 @@ def check_committed(version: OpenVersion, committed: datetime) -> None:
         MissingFile: It is another one.
     """
     if version.manifest.timestamp != committed:
-        raise made_anew(version)
-
-
-def made_anew(version: OpenVersion) -> MissingFile:
-    """Return the error about a version that is gone, whose number is one of another table now."""
-    return MissingFile(
-        f"{version.name}: the table was deleted and made anew since this version was opened; "
-        "open it again"
-    )
+        raise made_anew(version.name)
 
 
 def _read_manifest(resolved: Resolved) -> Manifest:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import fsspec
@@ -129,17 +129,18 @@ class ForwardFile(io.RawIOBase):
         """
         if self.closed:
             raise ValueError("the file is closed")
-        left = None if size is None or size < 0 else size
-        parts: list[memoryview] = []
-        while left is None or left > 0:
-            part = self._next_part(left)
-            if part is None:
-                break
-            parts.append(part)
-            left = None if left is None else left - len(part)
-        data = b"".join(parts)
-        self._position += len(data)
-        return data
+        if self._error is not None:
+            raise self._error
+        try:  # whatever ends it loses bytes that were taken
+            data = b"".join(self._parts(None if size is None or size < 0 else size))
+            self._position += len(data)
+            return data
+        except Exception as error:
+            self._error = error
+            raise
+        except BaseException:  # such as Ctrl-C
+            self._error = ReadFailed(f"{self.path}: the read was interrupted; open it again")
+            raise
 
     def readall(self) -> bytes:
         """Return all remaining bytes; raises as `read` does."""
@@ -159,25 +160,18 @@ class ForwardFile(io.RawIOBase):
             self._left = memoryview(b"")
         super().close()
 
-    def _next_part(self, most: int | None) -> memoryview | None:
-        """Return some of the next bytes, at most `most`; None at the end of the stream."""
-        if self._error is not None:
-            raise self._error
-        while not self._left:
-            try:
+    def _parts(self, left: int | None) -> Iterator[memoryview]:
+        """Yield the next bytes: `left` bytes, or fewer at the end of the stream."""
+        while left is None or left > 0:
+            while not self._left:
                 chunk = next(self._chunks, None)
-            except Exception as error:
-                self._error = error
-                raise
-            except BaseException:  # such as Ctrl-C
-                self._error = ReadFailed(f"{self.path}: the read was interrupted; open it again")
-                raise
-            if chunk is None:
-                return None
-            self._left = chunk
-        part = self._left[:most]
-        self._left = self._left[len(part) :]
-        return part
+                if chunk is None:
+                    return
+                self._left = chunk
+            part = self._left[:left]
+            self._left = self._left[len(part) :]
+            left = None if left is None else left - len(part)
+            yield part
 
 
 def cut(file: ViewFile | ForwardFile, start: int | None, end: int | None) -> bytes:

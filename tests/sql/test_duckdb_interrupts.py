@@ -50,3 +50,26 @@ print(number)
 
 def test_a_connection_whose_query_was_interrupted_gives_the_same_rows() -> None:
     assert int(run_python(QUERY)) > 3
+
+
+OPENING = """
+import signal, time
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+duckdb_adapter.install()
+duckdb.connect().close()
+for _ in range(20):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.001)  # most likely while DuckDB opens the database
+        duckdb.connect().close()
+        for _ in range(3000):  # it may come a little later
+            time.sleep(0.01)
+        raise SystemExit("no interrupt came")
+    except KeyboardInterrupt:
+        time.sleep(0.1)  # it comes once
+with duckdb.connect() as con:
+    print(con.execute(f"SELECT count(*) FROM '{ORDERS}'").fetchone()[0])
+"""
+
+
+def test_an_interrupt_while_a_database_is_opened_comes_out_as_one() -> None:
+    assert int(run_python(OPENING)) > 0

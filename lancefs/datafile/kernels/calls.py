@@ -73,10 +73,18 @@ def c_function(name: str, parameters: str) -> Any:
     if LIBRARY is None:
         return None
     function: Any = LIBRARY[f"lancefs_{name}"]
-    function.argtypes = [_PARAMETERS[kind] for kind in parameters.split()]
     function.restype = ctypes.c_int64
     function.errcheck = _check
-    return function
+    converters = [_PARAMETERS[kind] for kind in parameters.split()]
+
+    def call(*arguments: Any) -> Any:
+        # Not by `argtypes`: of a KeyboardInterrupt or a MemoryError in a conversion, ctypes makes
+        # an ArgumentError.
+        return function(
+            *[convert(each) for convert, each in zip(converters, arguments, strict=True)]
+        )
+
+    return call
 
 
 def _check(result: int, function: Any, arguments: tuple[Any, ...]) -> int:
@@ -89,13 +97,6 @@ def _check(result: int, function: Any, arguments: tuple[Any, ...]) -> int:
 def small(numbers: tuple[int, ...]) -> Ints:
     """Return a few numbers, which many pages share, as an array that nobody changes."""
     return np.array(numbers, np.int64)
-
-
-class _Parameter:
-    """The type of a parameter of a C function: ctypes converts each argument with `from_param`."""
-
-    def __init__(self, from_param: Callable[[Any], Any]) -> None:
-        self.from_param = from_param
 
 
 class _Copy(ctypes.c_void_p):
@@ -121,8 +122,8 @@ def _bytes(array: Array | None) -> Any:
     return _Copy(np.ascontiguousarray(array))
 
 
-def _typed(dtype: DTypeLike) -> _Parameter:
-    """Make the type of an input array of one dtype, whose values are aligned."""
+def _typed(dtype: DTypeLike) -> Callable[[Array | None], Any]:
+    """Make the conversion of an input array of one dtype, whose values are aligned."""
     wanted = np.dtype(dtype)
     width = wanted.itemsize
 
@@ -135,19 +136,19 @@ def _typed(dtype: DTypeLike) -> _Parameter:
                 return _pointer(address)
         return _Copy(np.require(array, wanted, ["C", "A"]))
 
-    return _Parameter(convert)
+    return convert
 
 
 def _output(array: Array | None) -> Any:
     return None if array is None else _pointer(_buffer(array).address)
 
 
-_PARAMETERS: dict[str, Any] = {
-    "bytes": _Parameter(_bytes),
+_PARAMETERS: dict[str, Callable[[Any], Any]] = {
+    "bytes": _bytes,
     "levels": _typed(np.uint16),
     "offsets": _typed(np.int32),
     "ints": _typed(np.int64),
     "floats": _typed(np.float32),
-    "out": _Parameter(_output),
-    "number": _Parameter(_pointer) if ctypes.sizeof(ctypes.c_void_p) == 8 else ctypes.c_int64,
+    "out": _output,
+    "number": _pointer if ctypes.sizeof(ctypes.c_void_p) == 8 else ctypes.c_int64,
 }
