@@ -25,7 +25,7 @@ from lancefs.scan.settings import check_number
 from lancefs.search.search_methods import SearchMethods
 from lancefs.table.dictionary_columns import ENCODED
 from lancefs.table.fragments import Fragment
-from lancefs.table.manifest import Manifest, read_auxiliary_data
+from lancefs.table.manifest import Manifest, read_auxiliary_data, reading_sections
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Branch, Ref, Tag, list_branches, list_tags
 from lancefs.table.row_metadata import ROW_ID, ROW_METADATA, ROW_OFFSET
@@ -328,12 +328,15 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         """
         from lancefs.table.transactions import read_transaction
 
-        where = self._version.resolved
-        return read_transaction(where.store, where.manifest, self._version.manifest)
+        where, manifest = self._version.resolved, self._version.manifest
+        with reading_sections(where.manifest, manifest):
+            return read_transaction(where.store, where.manifest, manifest)
 
     def auxiliary_data(self) -> dict[str, bytes]:
         """Read what the writer left beside the manifest, by key; most versions have nothing."""
-        return read_auxiliary_data(self._version.resolved.manifest, self._version.manifest)
+        file, manifest = self._version.resolved.manifest, self._version.manifest
+        with reading_sections(file, manifest):
+            return read_auxiliary_data(file, manifest)
 
     def describe(
         self,
@@ -378,8 +381,9 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         """Read what this version says of its indices."""
         from lancefs.table.indices import read_indices
 
-        version = self._version
-        return read_indices(version.resolved.manifest, version.manifest, version.files)
+        file, manifest = self._version.resolved.manifest, self._version.manifest
+        with reading_sections(file, manifest):
+            return read_indices(file, manifest, self._version.files)
 
     def changes(
         self,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from lancefs.index.by_version import ByVersion
 from lancefs.index.segments import Coverage
 from lancefs.table.indices import Index, read_indices
+from lancefs.table.manifest import reading_sections
 from lancefs.table.open_version import OpenVersion
 
 
@@ -38,7 +39,9 @@ def index_section_of(version: OpenVersion) -> IndexSection:
 
 
 def _read(version: OpenVersion) -> IndexSection:
-    listed = read_indices(version.resolved.manifest, version.manifest, version.files)
+    file, manifest = version.resolved.manifest, version.manifest
+    with reading_sections(file, manifest):
+        listed = read_indices(file, manifest, version.files)
     return IndexSection(listed, Coverage(version, listed))
 
 

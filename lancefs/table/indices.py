@@ -27,7 +27,7 @@ from lancefs.proto import index_pb2, table_pb2
 from lancefs.storage import File
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.bitmaps import read_bitmap
-from lancefs.table.manifest import Manifest, read_own_section
+from lancefs.table.manifest import Manifest, read_section
 from lancefs.table.messages import parse_message, plain, uuid_text
 
 INDICES = "_indices"
@@ -162,7 +162,7 @@ def read_indices(file: File, manifest: Manifest, files: TableFiles) -> list[Inde
         return []
     paths = dict(_paths(manifest.fields))
     with locating(file.url, "indices"):
-        data = read_own_section(file, manifest, manifest.index_section)
+        data = read_section(file, manifest.index_section)
         section = parse_message(table_pb2.IndexSection(), data)
         coverage = _Coverage(manifest, len(section.indices))
         return [_index(message, paths, files, coverage) for message in section.indices]

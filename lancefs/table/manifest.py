@@ -10,7 +10,8 @@ Format page: table format, section "Manifest" (`docs/src/format/table/index.md`)
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
@@ -150,23 +151,23 @@ def read_timestamp(file: File) -> datetime:
         return _timestamp(parse_manifest(_read_message(file)[0]).message)
 
 
-def read_own_section(file: File, manifest: Manifest, section: ByteRange) -> bytes:
-    """Read the message in one of the sections of the file that a manifest was decoded from.
+@contextmanager
+def reading_sections(file: File, manifest: Manifest) -> Iterator[None]:
+    """Check that sections which are read in the context are of the file that a manifest is of.
 
     The name of a manifest file, unlike those of other files, is used again by a table that is made
-    anew. Whether it was is not looked at where that would take another request.
+    anew. Whether it was is not looked at where that would take another request, and need not be
+    where the manifest was read just before.
 
     Args:
         file: The manifest file.
-        manifest: Its decoded message.
-        section: Byte range of a section, from the manifest.
+        manifest: Its message, which was decoded some time ago.
 
     Raises:
         MissingFile: The file is gone, or it is one of another table now.
-        CorruptFile: The message is longer than the section.
     """
     try:
-        return read_section(file, section)
+        yield
     finally:  # of another table, a section may as well be damage
         is_held = file.store.is_local or file.stamp is not None
         if is_held and read_timestamp(file) != manifest.timestamp:
@@ -216,7 +217,7 @@ def read_auxiliary_data(file: File, manifest: Manifest) -> dict[str, bytes]:
     if manifest.auxiliary_section is None:
         return {}
     with locating(file.url, "auxiliary data"):
-        data = read_own_section(file, manifest, manifest.auxiliary_section)
+        data = read_section(file, manifest.auxiliary_section)
         return dict(parse_message(table_pb2.VersionAuxData(), data).metadata)
 
 

@@ -22,7 +22,7 @@ from lancefs.errors import locating
 from lancefs.proto import table_pb2, transaction_pb2
 from lancefs.storage import File, Store
 from lancefs.table.base_paths import TableFiles
-from lancefs.table.manifest import Manifest, read_own_section
+from lancefs.table.manifest import Manifest, read_section
 from lancefs.table.messages import parse_message, plain
 
 TRANSACTIONS = "_transactions"
@@ -82,9 +82,7 @@ def read_transaction(store: Store, file: File, manifest: Manifest) -> Transactio
     """
     if manifest.transaction_section is not None:
         with locating(file.url, "transaction"):
-            return decode_transaction(
-                read_own_section(file, manifest, manifest.transaction_section)
-            )
+            return decode_transaction(read_section(file, manifest.transaction_section))
     if manifest.transaction_file is None:
         return None
     with locating(file.url):
