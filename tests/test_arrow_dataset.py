@@ -25,6 +25,8 @@ READS = {
     "expressions": "import lancefs.scan.expressions",
     "filter": "lancefs.open({0!r}).to_table(filter=\"id IN (1, 2) AND text LIKE 't%'\")",
     "times": "lancefs.open({0!r}).to_table(filter=\"ts > timestamp '1970-01-01 00:00:03'\")",
+    "remainder": "lancefs.open({0!r}).to_table(filter='id % 7 = 3 AND NOT id % 2 = 1')",
+    "index": "assert lancefs.open({0!r}).count_rows('id = 5') == 1",
     "shown": "from lancefs.showing import readable; readable(lancefs.open({0!r}).head(2))",
 }
 
@@ -38,6 +40,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> str:
     columns = {"id": pa.array(range(5_000)), "text": texts, "ts": times}
     lance.write_dataset(pa.table(columns), path)
     lance.dataset(path).delete("id = 2")
+    lance.dataset(path).create_scalar_index("id", "BTREE")
     return path
 
 

@@ -16,7 +16,7 @@ from lancefs.datafile.kernels import find_pages
 from lancefs.datafile.page_ranges import join_columns
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.assembly import assemble, assemble_rows, report_disagreement
-from lancefs.datafile.v2_1.joint_points import JointRows, plan_joint
+from lancefs.datafile.v2_1.joint_points import JointRows, files_by_form, plan_joint
 from lancefs.datafile.v2_1.kernel_choice import is_worthwhile
 from lancefs.datafile.v2_1.leaf_columns import leaves_below, leaves_of
 from lancefs.datafile.v2_1.point_reader import PointReader
@@ -48,6 +48,8 @@ from lancefs.storage import (
 
 NEWEST = (2, 3)
 _IS_2_0 = (0, 3)  # how footers tell the format 2.0
+# Files that are stored alike are read as one if there are so many on average.
+_MIN_ALIKE = 4
 
 
 def open_data_file(
@@ -186,7 +188,7 @@ def read_together(
     ]
     rows = sum(count_rows(ranges) for _, _, ranges in files)
     others = [field for field, is_read in zip(fields, are_read, strict=True) if not is_read]
-    left = iter(_read_others(files, others, joint.refusal) if others else ())
+    left = iter(_read_by_form(files, others, joint.refusal) if others else ())
     arrays = [
         assemble_rows(field, joint.leaves, rows) if is_read else next(left)
         for field, is_read in zip(fields, are_read, strict=True)
@@ -252,6 +254,50 @@ def _read_joint(
         file.verify()
         file.looked_at(found.size // len(opened), found.places // len(opened))
     return found
+
+
+def _read_by_form(
+    files: Sequence[tuple[File, FieldReader, Sequence[RowRange]]],
+    fields: Sequence[Field],
+    refusal: CorruptFile | None,
+) -> list[pa.Array]:
+    """Read fields that are not stored alike in all files; see `read_together`.
+
+    Writers choose for each page whether its strings have a dictionary. Files that chose the same
+    are read together, unless there are few of them.
+    """
+    known = [(reader, rows) for _, reader, rows in files if isinstance(reader, PointReader)]
+    arrays: list[pa.Array | None] = [None] * len(fields)
+    if refusal is None and len(known) == len(files) and _are_in_memory(files):
+        for position, field in enumerate(fields):
+            groups = files_by_form(known, leaves_of([field]))
+            if 1 < len(groups) <= len(files) // _MIN_ALIKE:
+                arrays[position] = _read_groups(files, field, groups)
+    others = [field for field, array in zip(fields, arrays, strict=True) if array is None]
+    left = iter(_read_others(files, others, refusal) if others else ())
+    return [next(left) if array is None else array for array in arrays]
+
+
+def _are_in_memory(files: Sequence[tuple[File, FieldReader, Sequence[RowRange]]]) -> bool:
+    return all(file.is_in_memory for file, _, _ in files)
+
+
+def _read_groups(
+    files: Sequence[tuple[File, FieldReader, Sequence[RowRange]]],
+    field: Field,
+    groups: Sequence[Sequence[int]],
+) -> pa.Array:
+    """Read a field of groups of files, by their positions; return the rows in their order."""
+    parts: dict[int, pa.Array] = {}
+    for group in groups:
+        (array,) = read_together([files[position] for position in group], [field])
+        start = 0
+        for position in group:
+            count = count_rows(files[position][2])
+            parts[position] = array[start : start + count]
+            start += count
+    (joined,) = join_columns([[parts[position]] for position in range(len(files))])
+    return joined
 
 
 def _read_others(

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.buffers import Ints, Mask, to_arrow_numbers
 from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.row_ranges import RowRange, as_ranges, between, rows_of
@@ -85,7 +86,7 @@ class BTree:
         self._page_rows = lookup.number("batch_size", _PAGE_ROWS)
         minima, maxima, null_counts, numbers = lookup.read(["min", "max", "null_count", "page_idx"])
         self._num_pages = len(numbers)
-        self._null_counts = np.asarray(null_counts.fill_null(0))
+        self._null_counts = numbers_of(null_counts.cast(pa.int64()), null=0)
         self._check_pages(numbers)
         if minima.type != self.data_type or maxima.type != self.data_type:
             raise lookup.damage(f"bounds of type {minima.type}, values of {self.data_type}")
@@ -277,7 +278,7 @@ class BTree:
         known = all_values.slice(all_values.null_count)
         keys = None if is_boxed(self.data_type) or known.null_count else sort_keys(known)
         self._check_order(np.concatenate(spans), all_values, keys)
-        return _Rows(all_values, np.asarray(all_ids), keys)
+        return _Rows(all_values, numbers_of(all_ids), keys)
 
     def _positions(self, spans: list[Ints]) -> Ints:
         """Return where the rows of pages are among those of whole spans."""
@@ -323,7 +324,7 @@ class BTree:
         if not self._page_rows:
             raise self._lookup.damage("pages of 0 rows")
         pages = -(-self._data.num_rows // self._page_rows)
-        if not np.array_equal(np.asarray(numbers.fill_null(0)), np.arange(pages)):
+        if not np.array_equal(numbers_of(numbers.cast(pa.int64()), null=0), np.arange(pages)):
             raise self._lookup.damage(
                 f"the pages do not cover the {self._data.num_rows} rows of {self._data.url}"
             )

@@ -15,6 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.datafile.arrays import numbers_of, to_arrow, valid_slots
+from lancefs.datafile.blocks import FixedWidth
+from lancefs.datafile.buffers import Mask, number_dtype
 from lancefs.forks import Lock
 from lancefs.scan.half_floats import widen_type
 
@@ -100,39 +103,38 @@ def _array_has(context: Any, lists: _Values, value: _Values) -> pa.Array:
     if pa.types.is_floating(value.type):
         equal = pc.or_kleene(equal, pc.and_kleene(pc.is_nan(items), pc.is_nan(wanted)))
     has = np.zeros(len(lists), np.bool_)
-    has[parents.filter(pc.fill_null(equal, False)).to_numpy()] = True
-    return pa.array(has, mask=_nulls(lists, len(lists)) | _nulls(value, len(lists)))
+    has[numbers_of(parents.filter(pc.fill_null(equal, False)))] = True
+    return to_arrow(FixedWidth(1, has), pa.bool_(), _valid(lists, value, len(lists)))
 
 
 def _remainder(context: Any, left: _Values, right: _Values) -> pa.Array:
     rows = context.batch_length
     dividends, divisors = _numbers(left), _numbers(right)
-    nulls = None
-    if _has_nulls(left) or _has_nulls(right):
-        nulls = _nulls(left, rows) | _nulls(right, rows)
+    valid = _valid(left, right, rows)
     if divisors.dtype.kind != "f" and not divisors.all():
         is_zero = np.broadcast_to(divisors == 0, rows)
-        if np.any(is_zero if nulls is None else is_zero & ~nulls):
+        if np.any(is_zero if valid is None else is_zero & valid):
             raise pa.ArrowInvalid("divide by zero")
     with np.errstate(all="ignore"):
-        return pa.array(np.broadcast_to(np.fmod(dividends, divisors), rows), left.type, mask=nulls)
+        found = np.ascontiguousarray(np.broadcast_to(np.fmod(dividends, divisors), rows))
+    return to_arrow(FixedWidth(8 * found.itemsize, found), left.type, valid)
 
 
 def _numbers(values: _Values) -> npt.NDArray[Any]:
     """Return numbers, with 1 in place of missing ones; a scalar gives a single number."""
-    array = pa.array([values.as_py()], values.type) if isinstance(values, pa.Scalar) else values
-    filled = pc.fill_null(array, pa.scalar(1, array.type)) if array.null_count else array
-    numbers: npt.NDArray[Any] = filled.to_numpy()
-    return numbers
-
-
-def _has_nulls(values: _Values) -> bool:
-    return not values.is_valid if isinstance(values, pa.Scalar) else values.null_count > 0
-
-
-def _nulls(values: _Values, rows: int) -> npt.NDArray[np.bool_]:
-    """Tell which values are missing."""
     if isinstance(values, pa.Scalar):
-        return np.full(rows, not values.is_valid)
-    missing: npt.NDArray[np.bool_] = values.is_null().to_numpy(zero_copy_only=False)
-    return missing
+        return np.array([values.as_py() if values.is_valid else 1], number_dtype(values.type))
+    return numbers_of(values, null=1)
+
+
+def _valid(one: _Values, other: _Values, rows: int) -> Mask | None:
+    """Tell in which rows neither value is missing; None where that is in all of them."""
+    found = None
+    for values in (one, other):
+        if isinstance(values, pa.Scalar):
+            valid = None if values.is_valid else np.zeros(rows, np.bool_)
+        else:
+            valid = valid_slots(values)
+        if valid is not None:
+            found = valid if found is None else found & valid
+    return found

@@ -139,8 +139,10 @@ class ViewedVersion:
     def schema(self, selection: Selection) -> pa.Schema:
         """Return the schema of a part of the version that can be laid out."""
         whole = self.dataset.schema
-        ids = [field.id for field in self.manifest.fields]
-        fields = [whole.field(ids.index(field.id)) for field in self._fields(selection)]
+        if selection.columns is None:
+            return whole
+        positions = self._positions
+        fields = [whole.field(positions[field.id]) for field in self._fields(selection)]
         return pa.schema(fields, whole.metadata)
 
     def rows(self, selection: Selection) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -169,6 +171,11 @@ class ViewedVersion:
     @cached_property
     def _by_name(self) -> dict[str, Field]:
         return {field.name: field for field in self.manifest.fields}
+
+    @cached_property
+    def _positions(self) -> dict[int, int]:
+        """The position of each column by the id of its field."""
+        return {field.id: position for position, field in enumerate(self.manifest.fields)}
 
     @cached_property
     def _shapes(self) -> dict[int, Shape | None]:

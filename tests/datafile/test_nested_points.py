@@ -164,6 +164,31 @@ def test_rows_of_files_with_different_nulls_are_read_as_one(
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
+def test_all_rows_of_many_small_files_are_read_by_few_calls(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More rows than are read singly of a file, of files of which each is read so as a whole."""
+    files: list[int] = []
+
+    def counting(plans: list[FilePlan], *others: Any) -> FoundLeaves:
+        files.append(len(plans))
+        return read_leaves(plans, *others)
+
+    for module in (reader, joint_points):
+        monkeypatch.setattr(module, "read_leaves", counting)
+    table = pa.table({kind: column(kind, ROWS, "both", 9) for kind in KINDS})
+    path = tmp_path / "t"
+    lance.write_dataset(table, path, max_rows_per_file=100, data_storage_version=version)
+    found = lancefs.open(path).to_table()
+    found.validate(full=True)
+    assert found.equals(table)
+    assert sum(files) >= ROWS // 100
+    assert len(files) <= 5
+    kept = lancefs.open(path).to_table(filter="structs.a % 3 = 1")
+    assert kept.equals(lance.dataset(path).to_table(filter="structs.a % 3 = 1"))
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
 def test_lists_that_go_on_in_other_chunks_are_read_whole(
     version: str, tmp_path: Path, by_kernels: set[str]
 ) -> None:

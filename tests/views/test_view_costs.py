@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -35,6 +36,26 @@ def test_one_column_of_a_wide_table_is_decoded_alone(wide: str, decoded: list[st
     assert decoded[BATCHES:] == ["n06"] * BATCHES
     expected = lancefs.open(wide).to_table(columns=["n05"]).to_pandas()
     pd.testing.assert_frame_equal(frame, expected)
+
+
+def test_one_column_is_read_again_with_few_calls_for_each_other_column(tmp_path: Path) -> None:
+    columns, calls = 400, Counter[str]()
+    table = pa.table({f"n{number}": [number, None] for number in range(columns)})
+    lance.write_dataset(table, tmp_path / "t.lance")
+    fs = LanceFileSystem(fo=str(tmp_path / "t.lance"))
+
+    def read() -> pa.Table:
+        with fs.open("versions/1.arrow") as file:
+            return pa.ipc.open_file(file, options=only).read_all()
+
+    only = pa.ipc.IpcReadOptions(included_fields=[7])
+    assert read() == table.select(["n7"])
+    sys.setprofile(lambda _frame, event, _argument: calls.update([event]))
+    try:
+        read()
+    finally:
+        sys.setprofile(None)
+    assert calls["call"] + calls["c_call"] < 4 * columns
 
 
 def test_one_column_of_a_wide_table_is_fetched_alone(counting: CountingFileSystem) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from lancefs.datafile.blocks import Ints, RowRange
-from lancefs.datafile.row_ranges import rows_of
-from lancefs.datafile.v2_1.kernel_choice import MAX_ROWS, is_worthwhile
+from lancefs.datafile.row_ranges import count_rows, rows_of
+from lancefs.datafile.v2_1.kernel_choice import MAX_JOINT_ROWS, is_worthwhile
 from lancefs.datafile.v2_1.leaf_columns import LeafField, LeafRows
 from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
 from lancefs.datafile.v2_1.point_plans import LeafPlan
@@ -86,8 +86,10 @@ def plan_joint(
         ReadFailed: A file was rewritten meanwhile, or cannot be read.
     """
     readers, rows = [reader for reader, _ in files], [rows_of(ranges) for _, ranges in files]
-    count = sum(map(len, rows))
-    if count > MAX_ROWS or not all(reader.container.file.is_in_memory for reader in readers):
+    counts = [len(own) for own in rows]
+    if sum(counts) > MAX_JOINT_ROWS:
+        return None
+    if not all(reader.container.file.is_in_memory for reader in readers):
         return None
     stored = {leaf.field.id for leaf in leaves}.intersection(*(each.columns for each in readers))
     for reader in readers:
@@ -95,7 +97,7 @@ def plan_joint(
     planned, others = [], set()
     for leaf in leaves:
         plans = _plans(leaf, readers) if leaf.field.id in stored else None
-        if plans is not None and _are_worthwhile(plans, count):
+        if plans is not None and _are_worthwhile(plans, counts):
             planned.append((leaf, plans))
         else:
             others.add(leaf.top.id)  # of a struct, all leaves are read in the same way
@@ -108,10 +110,55 @@ def plan_joint(
     return JointPlan([reader.file_plan(kept, own) for reader, own in pairs], rows)
 
 
-def _are_worthwhile(plans: Sequence[LeafPlan], count: int) -> bool:
-    """Whether so many rows of a leaf in several files are few enough to be read singly."""
+def files_by_form(
+    files: Sequence[tuple[PointReader, Sequence[RowRange]]], leaves: Sequence[LeafField]
+) -> list[list[int]]:
+    """Return the positions of files, those together whose leaves the kernel gives in one form.
+
+    Those of which it does not read all leaves are together too.
+
+    Args:
+        files: As for `plan_joint`, which found no way to read the leaves of all files as one.
+        leaves: The leaves of a field.
+
+    Raises:
+        CorruptFile: The metadata of a file is damaged.
+        ReadFailed: A file was rewritten meanwhile, or cannot be read.
+    """
+    found: dict[object, list[int]] = {}
+    for position, (reader, ranges) in enumerate(files):
+        form = _form(reader, count_rows(ranges), leaves)
+        found.setdefault(form, []).append(position)
+    return list(found.values())
+
+
+def _form(reader: PointReader, count: int, leaves: Sequence[LeafField]) -> object:
+    """Return what the kernel gives for so many rows of leaves; None where it does not read all."""
+    if not all(leaf.field.id in reader.columns for leaf in leaves):
+        return None
+    reader.container.load_columns([reader.columns[leaf.field.id] for leaf in leaves])
+    form = []
+    for leaf in leaves:
+        plan = reader.plan(leaf, is_nested=bool(leaf.around))
+        if plan is None or not is_worthwhile(count, plan.rows, plan.values):
+            return None
+        form.append((plan.form, plan.bits))
+    return tuple(form)
+
+
+def _are_worthwhile(plans: Sequence[LeafPlan], counts: Sequence[int]) -> bool:
+    """Whether so many rows of a leaf in each file are few enough to be read singly.
+
+    They are if those of all files are, or those of each: file by file the kernel would read them
+    as well, with a call for each.
+    """
+    count = sum(counts)
     rows, values = sum([plan.rows for plan in plans]), sum([plan.values for plan in plans])
-    return is_worthwhile(count, rows, values)
+    if is_worthwhile(count, rows, values):
+        return True
+    return count * values // max(rows, 1) <= MAX_JOINT_ROWS and all(
+        is_worthwhile(own, plan.rows, plan.values) for plan, own in zip(plans, counts, strict=True)
+    )
 
 
 def _plans(leaf: LeafField, readers: Sequence[PointReader]) -> list[LeafPlan] | None:

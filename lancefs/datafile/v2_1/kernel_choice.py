@@ -16,6 +16,8 @@ MAX_ROWS = 4096
 _MAX_SHARE = 1 / 4
 # Rows up to which a column is read by a point read also as a whole.
 _FEW_OF_ALL = 256
+# Most rows, and most items of lists, that are read as one of files of which each has few.
+MAX_JOINT_ROWS = 1024 * 1024
 # Most items of lists that the rows of a point read are likely to have.
 _MAX_ITEMS = 64 * 1024
 # Contiguous rows of so many leaves or more take point reads too, up to so many rows.

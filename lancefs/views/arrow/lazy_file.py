@@ -8,9 +8,9 @@ range touches its message.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -313,11 +313,9 @@ class LazyFile(View):
     def _columns_in(self, batch: int, output: _OutputRange) -> list[int]:
         """Return the columns of a batch that lie in the output range, at least partly."""
         bounds = self._content().layout.column_bounds(batch)
-        return [
-            column
-            for column, (low, high) in enumerate(pairwise(bounds))
-            if max(low, output.start) < min(high, output.end)
-        ]
+        first = max(0, bisect_right(bounds, output.start) - 1)
+        last = min(len(bounds) - 1, bisect_left(bounds, output.end))
+        return [column for column in range(first, last) if bounds[column] < bounds[column + 1]]
 
     def _write_body(self, batch: int, output: _OutputRange) -> None:
         """Write the part of a batch's body that lies in the output range."""

@@ -115,6 +115,10 @@ class Measures:
         self._table = np.full((len(batches), int(ends[-1])), -1, np.int64)
         self.columns: list[Ints] = [self._table[:, a:b] for a, b in pairwise(ends.tolist())]
         self._names = [repr(field) for field in fields]  # of the columns among cached measures
+        self._is_null_count = np.concatenate(
+            [np.empty(0, np.bool_)]
+            + [np.arange(shape.num_measures) < len(shape.nodes) for shape in shapes]
+        )
         # Places of the batches among the shared measures; -1 for those not looked up there yet.
         self._places = np.full(len(batches), -1, np.int64)
 
@@ -147,15 +151,8 @@ class Measures:
 
     def null_counts(self, batches: Sequence[int]) -> Ints:
         """Return the null counts of all nodes, which must be known, of shape (batches, nodes)."""
-        numbers = list(batches)
-        return np.concatenate(
-            [np.empty((len(numbers), 0), np.int64)]
-            + [
-                column[numbers, : len(shape.nodes)]
-                for column, shape in zip(self.columns, self.shapes, strict=True)
-            ],
-            axis=1,
-        )
+        counts: Ints = self._table[np.ix_(np.array(batches, np.int64), self._is_null_count)]
+        return counts
 
     @property
     def has_extents(self) -> bool:
