@@ -205,6 +205,31 @@ def is_table(store: Store) -> bool:
     return bool(store.names(VERSIONS))
 
 
+def refuse_inside_table(store: Store) -> None:
+    """Refuse a place to write to that is a table, or lies in one.
+
+    In a remote store only the directories are looked at whose names end in `.lance`, which costs
+    requests for these alone.
+
+    Args:
+        store: The file or directory to be written; it may not exist yet.
+
+    Raises:
+        Failure: It is a table, or lies in one.
+    """
+    path = os.path.realpath(store.root) if store.is_local else store.root
+    parents = path.split("/")
+    for depth in range(len(parents), 0, -1):
+        place = "/".join(parents[:depth])
+        if not place or not (store.is_local or place.endswith(".lance")):
+            continue
+        if is_table(Store(store.fs, place)):
+            raise Failure(
+                f"{store.url()}: {place} is a Lance table, and lancefs writes nothing into tables; "
+                "choose another place"
+            )
+
+
 def _split(text: str) -> tuple[str, str | None]:
     """Split at the `@` that a ref follows: an `@` may also be part of a path, or of a login."""
     versioned = _AFTER_SUFFIX.fullmatch(text)

@@ -63,7 +63,7 @@ def export(
     from lancefs.cli.exporting import Export, export_file, export_folder
     from lancefs.cli.render.progress import progress
     from lancefs.cli.scanning import checked_filter, selected_columns
-    from lancefs.cli.target import open_store
+    from lancefs.cli.target import open_store, refuse_inside_table
 
     if dest == "-":
         raise Failure(
@@ -71,6 +71,7 @@ def export(
             f"lancefs sql \"FROM '{target.name}'\" --format csv"
         )
     store = open_store(dest, to_options)
+    refuse_inside_table(store)
     is_file, form = _kind(dest, store, form)
     work = Export(
         name=target.address,
