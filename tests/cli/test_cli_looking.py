@@ -134,6 +134,10 @@ def test_a_file_that_is_no_table_is_called_one(
 def test_names_that_share_the_ending_only_are_not_suggested(shop: Path, here: Here) -> None:
     assert "did you mean teas.lance?" in here("head", f"{shop}/tea.lance").err
     assert "did you mean" not in here("head", f"{shop}/none.lance").err
+    (shop / "teaz.txt").write_text("no table")
+    assert "did you mean teas.lance?\n" in here("head", f"{shop}/teaz").err
+    assert here("head", str(shop)).err.count("did you mean") == 1
+    assert "did you mean" not in here("head", f"{shop}/teas.lance/_versions").err
     unlike = here("head", f"{shop}/teas.lance", "-c", "qqqq").err
     assert "has no column 'qqqq'; the table has 3 columns: id, tea, price" in unlike
 
