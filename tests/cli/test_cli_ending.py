@@ -239,7 +239,9 @@ def test_streams_that_are_closed_are_not_written_to() -> None:
     assert (done.returncode, done.stdout.strip().isdecimal()) == (0, True)
     done = run_closed(["count", f"{ORDERS}@9"], "2>&-")
     assert (done.returncode, done.stdout) == (2, "")
-    assert run_closed(["count", ORDERS], ">&-").returncode == 0
+    for command in ("count", "log"):
+        assert run_closed([command, ORDERS], ">&-").returncode == 0
+    assert run_closed(["describe", ORDERS], "2>&-").returncode == 0
     done = run_closed(["sql"], "<&-")
     assert done.returncode == 2
     assert "a query was expected" in done.stderr
