@@ -164,21 +164,30 @@ class Registration:
                 "DuckDB refused the extension; duckdb_adapter.connect() and "
                 "duckdb_adapter.wrap(connection) work without it"
             )
-        callbacks = Registration._on_open, Registration._on_name, Registration._on_bind
+        opening = Registration._on_describe, Registration._on_open
+        callbacks = *opening, Registration._on_name, Registration._on_bind
         catch_early([one.__code__ for one in callbacks], self._fail_early)
 
     # Called by DuckDB. An exception that left one of these would be printed and forgotten, and an
     # error that the entry reports would make `connect()` fail for everyone.
 
-    def _on_describe(self, pointer: Any) -> int:
-        descriptor = pointer.contents
-        if descriptor.version < capi.DESCRIPTOR_VERSION:
+    def _on_describe(self, descriptor: Any) -> int:
+        try:
+            return self._fill(descriptor)
+        except KeyboardInterrupt as error:
+            raise_again(error)
+            return self._fill(descriptor)
+
+    def _fill(self, descriptor: Any) -> int:
+        """Describe the extension; return 0 if DuckDB knows this kind of description."""
+        content = descriptor.contents
+        if content.version < capi.DESCRIPTOR_VERSION:
             return 1
-        descriptor.version = capi.DESCRIPTOR_VERSION
-        descriptor.name = self._name
-        descriptor.extension_version = self._version
-        descriptor.api_version = b"v2.0.0"
-        descriptor.entry_capi_v2 = ctypes.cast(self._entry, ctypes.c_void_p)
+        content.version = capi.DESCRIPTOR_VERSION
+        content.name = self._name
+        content.extension_version = self._version
+        content.api_version = b"v2.0.0"
+        content.entry_capi_v2 = ctypes.cast(self._entry, ctypes.c_void_p)
         return 0
 
     def _on_open(self, pointer: Any) -> None:
@@ -228,6 +237,9 @@ class Registration:
         DuckDB takes what a callback leaves unsaid for success: an answer would be read from memory
         that nobody has written.
         """
+        descriptor = arguments.get("descriptor")
+        if descriptor is not None:
+            self._fill(descriptor)
         slot = arguments.get("slot")
         if isinstance(slot, int):
             self._fail(slot, error)

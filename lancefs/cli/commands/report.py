@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--sample",
-    type=click.IntRange(min=1),
+    type=shared_options.WholeNumber(min=1),
     help="With --describe: read only so many rows, by chance.",
 )
 def report(target: Target, output: str, is_described: bool, sample: int | None) -> None:

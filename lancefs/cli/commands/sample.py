@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 )
 @shared_options.table
 @shared_options.some_rows
-@click.option("--seed", type=click.IntRange(min=0), help="The same seed draws the same rows.")
+@click.option(
+    "--seed", type=shared_options.WholeNumber(min=0), help="The same seed draws the same rows."
+)
 @shared_options.output
 def sample(
     target: Target,
