@@ -186,6 +186,14 @@ def test_standard_output_is_no_folder_named_so(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_file_in_place_of_a_folder_is_named(tmp_path: Path, here: Here) -> None:
+    (tmp_path / "out").write_text("a file")
+    for dest in (f"{tmp_path}/out/", f"{tmp_path}/out"):
+        done = here("export", ORDERS, dest)
+        assert done.code == 2
+        assert f"{dest}: there is a file of that name; choose another folder" in done.err
+
+
 def test_a_folder_that_is_missing_is_named(tmp_path: Path, here: Here) -> None:
     done = here("export", ORDERS, str(tmp_path / "none" / "x.parquet"))
     assert done.code == 2

@@ -131,6 +131,15 @@ def test_a_file_that_is_no_table_is_called_one(
     assert said in done.err
 
 
+@pytest.mark.parametrize("number", ["-1", "ten", "1.5"])
+def test_a_number_that_an_option_does_not_take_is_refused_in_words(number: str, here: Here) -> None:
+    done = here("head", ORDERS, "-n", number)
+    assert done.code == 2
+    assert f"{number}: a whole number from 0 on was expected" in done.err
+    done = here("serve", ORDERS, "--port", "99999")
+    assert "99999: a whole number from 0 to 65535 was expected" in done.err
+
+
 def test_names_that_share_the_ending_only_are_not_suggested(shop: Path, here: Here) -> None:
     assert "did you mean teas.lance?" in here("head", f"{shop}/tea.lance").err
     assert "did you mean" not in here("head", f"{shop}/none.lance").err

@@ -105,7 +105,8 @@ def _kind(dest: str, store: Store, form: str | None) -> tuple[bool, str]:
         form: The format that was asked for; None for what the ending says.
 
     Raises:
-        Failure: The ending is not that of a format, or that of another one.
+        Failure: The ending is not that of a format, or that of another one; or a file has the name
+            of the folder.
     """
     name = dest.rpartition("/")[2]
     ending = name.rpartition(".")[2].lower() if "." in name else ""
@@ -118,4 +119,6 @@ def _kind(dest: str, store: Store, form: str | None) -> tuple[bool, str]:
             f"{dest}: .{ending} is the ending of no format; choose from {', '.join(_FORMATS)}. For "
             f"a folder of files write {dest}/, or add --format"
         )
+    if store.fs.isfile(store.root):
+        raise Failure(f"{dest}: there is a file of that name; choose another folder")
     return False, form or "parquet"
