@@ -24,7 +24,7 @@ COMMANDS = {
     "tree": "Show the tree of a table or a folder.",
     "head": "Show the first rows.",
     "tail": "Show the last rows.",
-    "sample": "Show rows that are drawn by chance.",
+    "sample": "Show rows that are drawn at random.",
     "nearest": "Show the rows with the nearest vectors.",
     "search": "Show the rows with the best texts.",
     "count": "Count the rows.",

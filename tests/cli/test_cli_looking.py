@@ -368,7 +368,7 @@ def test_describe_tells_what_values_are_like(shop: Path, here: Here) -> None:
     assert json.loads(compared.out)["against"].endswith("teas.lance@1")
     assert here("describe", f"{shop}/teas.lance", "--against", "99").code == 2
     on_terminal = run_on_terminal(["describe", ORDERS, "--sample", "50"], columns=140)
-    assert "50 rows by chance, of 1,191 of" in on_terminal.out
+    assert "50 rows at random, of 1,191 of" in on_terminal.out
 
 
 def test_describe_writes_a_row_a_column(shop: Path, here: Here) -> None:

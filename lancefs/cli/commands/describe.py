@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @shared_options.columns
 @shared_options.where
 @click.option(
-    "--sample", type=shared_options.WholeNumber(min=1), help="Read only so many rows, by chance."
+    "--sample", type=shared_options.WholeNumber(min=1), help="Read only so many rows, at random."
 )
 @click.option("--seed", type=int, help="Draw the same rows each time.")
 @click.option(
