@@ -84,6 +84,12 @@ def test_a_path_in_a_table_names_the_table(inside: str, path: Path) -> None:
         lancefs.open(path / inside)
 
 
+@pytest.mark.parametrize("url", ["lance://{}", "lance://versions/1.arrow::{}"])
+def test_a_url_of_the_tree_is_no_table(url: str, path: Path) -> None:
+    with pytest.raises(NotALanceTable, match="the path or URL of the table is expected"):
+        lancefs.open(url.format(path))
+
+
 def test_a_folder_of_tables_suggests_one(path: Path) -> None:
     with pytest.raises(NotALanceTable, match=r"did you mean one of t\.lance"):
         lancefs.open(path.parent)

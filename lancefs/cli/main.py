@@ -102,14 +102,20 @@ class Commands(click.Group):
             UsageError: There is no such command; the message names similar ones.
         """
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            hint = exits.nearest(args[0], COMMANDS)
-            raise click.UsageError(f"there is no command {args[0]!r}: {hint}")
+            raise click.UsageError(f"there is no command {args[0]!r}: {_hint(args[0])}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands for `--help`."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def _hint(word: str) -> str:
+    """Return what was probably meant by a word in place of a command."""
+    if "/" in word or ".lance" in word:
+        return f"it stands before the table, as in {_NAME} head {word}"
+    return f"{_NAME} --help lists them" if word == "help" else exits.nearest(word, COMMANDS)
 
 
 @click.command(

@@ -22,6 +22,11 @@ _FILES = {
 
 def not_a_table(store: Store) -> NotALanceTable:
     """Return the error for a path where no table is: it says what is there, and what to do."""
+    if store.url().startswith("lance://"):
+        return NotALanceTable(
+            f"{store.url()}: a file or directory of a table's tree; the path or URL of the table "
+            "is expected"
+        )
     what = _file_kind(store)
     names = store.names() if what is None else []
     if what is None and not names:

@@ -140,6 +140,12 @@ def test_a_number_that_an_option_does_not_take_is_refused_in_words(number: str, 
     assert "99999: a whole number from 0 to 65535 was expected" in done.err
 
 
+def test_a_table_in_place_of_a_command_is_told_where_it_stands(shop: Path, here: Here) -> None:
+    table = f"{shop}/teas.lance"
+    assert here(table).err.endswith(f"it stands before the table, as in lancefs head {table}\n")
+    assert here("help").err.endswith("lancefs --help lists them\n")
+
+
 def test_names_that_share_the_ending_only_are_not_suggested(shop: Path, here: Here) -> None:
     assert "did you mean teas.lance?" in here("head", f"{shop}/tea.lance").err
     assert "did you mean" not in here("head", f"{shop}/none.lance").err
