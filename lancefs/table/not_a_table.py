@@ -31,7 +31,7 @@ def not_a_table(store: Store) -> NotALanceTable:
     names = store.names() if what is None else []
     if what is None and not names:
         what = f"there is no such directory, or it is empty{web_hint(store)}"
-    around = enclosing_table(store)
+    around = enclosing_table(Store(store.fs, store.root.rpartition("/")[0]))
     if around is not None:
         what = f"lies in the Lance table {around}, whose path is expected"
     return NotALanceTable(f"{store.url()}: {what or _folder_kind(store, names)}")
