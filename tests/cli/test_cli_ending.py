@@ -37,7 +37,7 @@ WRONG = {
         ["head", ORDERS, "--as-of", "9999-12-31T23:59:59-05:00"],
         "is not a point in time",
     ),
-    "a number": (["head", ORDERS, "-n", "many"], "'many' is not a valid integer"),
+    "a number": (["head", ORDERS, "-n", "many"], "many: a whole number from 0 on was expected"),
     "a protocol": (["head", "fil://x.lance"], "did you mean file"),
     "a time": (["head", ORDERS, "--as-of", "yesterday"], "'yesterday' is not a point in time"),
     "a column in a predicate": (["head", ORDERS, "-w", "prize > 3"], "did you mean 'price'?"),
