@@ -54,7 +54,7 @@ class Function:
 
     @property
     def body(self) -> str:
-        """The body of the macro, for which `select_from` completes the statement."""
+        """The body of the macro that `statement` defines."""
         members = ", ".join(f"'{name}': {quoted(name)}" for name in self.parameters)
         values = f"CAST(system.main.to_json({{{members}}}) AS VARCHAR)"
         arguments = f"system.main.replace({values}, '`', '\\u0060')"

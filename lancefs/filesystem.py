@@ -394,7 +394,7 @@ class LanceFileSystem(ReadOnlyFileSystem):
         node = location.node
         if not isinstance(node, FileNode):
             self._require(path)
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+            raise IsADirectoryError(errno.EISDIR, self._why_no_file(path), path)
         if node.is_stream:
             return node.stream(path)
         view = node.view()
@@ -474,6 +474,14 @@ class LanceFileSystem(ReadOnlyFileSystem):
         if location.table is not None:
             tree.require(location.node, location.table)
         return location.node
+
+    def _why_no_file(self, path: str) -> str:
+        """Say that a path is a directory, and which file beside it or in it has the rows."""
+        path = self._strip_protocol(path)
+        for name in (f"{path}.arrow", f"{path}/latest.arrow" if path else "latest.arrow"):
+            if isinstance(self._existing_node(name), FileNode):
+                return f"{os.strerror(errno.EISDIR)}; the rows are in {name}"
+        return os.strerror(errno.EISDIR)
 
     def _existing_node(self, path: str) -> Node | None:
         """Return the node at a path; None if the path does not exist."""

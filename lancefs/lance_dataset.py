@@ -359,7 +359,7 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         Args:
             columns: As for `scanner`; all columns of known types by default.
             filter: As for `scanner`.
-            sample: Read only so many rows, which are drawn by chance.
+            sample: Read only so many rows, which are drawn at random.
             seed: The same seed draws the same rows of a version.
             on_rows: Called with the number of rows that were read, again and again.
 

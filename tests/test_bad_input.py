@@ -62,6 +62,34 @@ def test_not_a_table(tmp_path: Path) -> None:
         lancefs.open(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("part-0.parquet", "a folder of Parquet files, not a Lance table"),
+        ("_delta_log/0.json", "a Delta table, not a Lance table"),
+        ("metadata/v1.metadata.json", "an Iceberg table, not a Lance table"),
+    ],
+)
+def test_a_folder_in_another_format_is_called_by_it(file: str, said: str, tmp_path: Path) -> None:
+    written = tmp_path / "t" / file
+    written.parent.mkdir(parents=True)
+    written.write_bytes(b"x")
+    with pytest.raises(NotALanceTable, match=said):
+        lancefs.open(tmp_path / "t")
+
+
+@pytest.mark.parametrize("inside", ["_versions", "data", "data/x.lance", "versions/1.arrow"])
+def test_a_path_in_a_table_names_the_table(inside: str, path: Path) -> None:
+    with pytest.raises(NotALanceTable, match=rf"lies in the Lance table {path}, whose path"):
+        lancefs.open(path / inside)
+
+
+@pytest.mark.parametrize("url", ["lance://{}", "lance://versions/1.arrow::{}"])
+def test_a_url_of_the_tree_is_no_table(url: str, path: Path) -> None:
+    with pytest.raises(NotALanceTable, match="the path or URL of the table is expected"):
+        lancefs.open(url.format(path))
+
+
 def test_a_folder_of_tables_suggests_one(path: Path) -> None:
     with pytest.raises(NotALanceTable, match=r"did you mean one of t\.lance"):
         lancefs.open(path.parent)

@@ -6,6 +6,7 @@ The reasons are in docs/architecture.md. A new room gets its place in `MAY_IMPOR
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,6 +69,20 @@ SOURCES = sorted(
     for package in ("lancefs", "duckdb_adapter")
     for path in (REPOSITORY / package).rglob("*.py")
 )
+
+
+# Rooms, and packages in them, of which the map of the house names each file.
+MAPPED = ("storage", "datafile", "datafile/v2_1", "table", "index", "index/vectors", "index/text")
+MAPPED += ("scan", "search", "profile")
+
+
+def test_the_map_of_the_house_names_each_file_and_no_other() -> None:
+    text = (REPOSITORY / "docs" / "architecture.md").read_text("utf-8")
+    drawn = set(re.findall(r"\w+\.py", text.split("```")[1]))
+    assert drawn <= {path.name for path in SOURCES}
+    rooms = [REPOSITORY / "lancefs" / room for room in MAPPED]
+    files = {path.name for room in rooms for path in room.glob("*.py")}
+    assert files <= drawn | {"__init__.py"}
 
 
 def imported_modules(source: str, path: Path) -> Iterator[str]:

@@ -86,6 +86,8 @@ def test_options_are_those_that_a_scanner_takes() -> None:
 
 
 def test_one_name_in_place_of_a_list_says_what_is_expected(dataset: lancefs.LanceDataset) -> None:
+    with pytest.raises(TypeError, match="a column is named by 0; its name was expected"):
+        dataset.head(1, columns=[0])
     with pytest.raises(TypeError, match=r"columns is 'city'; a list .*\['city'\]"):
         dataset.to_table(columns="city")
     with pytest.raises(TypeError, match="dictionary_columns is 'city'; a list"):

@@ -625,6 +625,8 @@ def test_dictionary_encoded_columns_are_filtered(tmp_path: Path, name: str) -> N
         ("price > 3 4", "'and', 'or' or the end was expected, at character 11 of the filter: '4'"),
         ("price > 3)", "'and', 'or' or the end was expected, at character 10"),
         ("(price > 3", "')' was expected, at the end"),
+        ("id > 1 & id < 3", "'&' has no meaning: write and, at character 8"),
+        ("id > 1 | id < 3", "'|' has no meaning: write or, at character 8"),
         ("price ; drop", "';' has no meaning, at character 7 of the filter: '; drop'"),
         ("id = 'three'", "'three' is not a value of the type int32, at character 6"),
         ("id = 3e", "a number was expected, at character 6"),
@@ -633,7 +635,7 @@ def test_dictionary_encoded_columns_are_filtered(tmp_path: Path, name: str) -> N
         ("day > 'soon'", "'soon' is not a value of the type date32"),
         ("day > '2026-02-30'", "is not a value of the type date32"),
         ("day = date '2026-01-01T25:00'", "is not a value of the type date32"),
-        ("plain > 3", "3 is not a value of the type timestamp[us]"),
+        ("plain > 3", "3 is not a value of the type timestamp[us]; a time stands in single quotes"),
         ("city = 3", "3 is not a value of the type string"),
         ("city in ('a', 3)", "3 is not a value of the type string"),
         ("gift = 1", "1 is not a value of the type bool"),
@@ -738,6 +740,7 @@ def test_a_column_that_is_not_there_names_the_nearest(table: LanceDataset) -> No
         ("user.ago > 3", r"did you mean 'user.age'"),
         ("user['ago'] > 3", r"did you mean 'user.age'"),
         ('city = "Gent"', "a text stands in single quotes"),
+        ("city = WWW", "a text stands in single quotes"),
     ):
         with pytest.raises(ColumnNotFound, match=expected):
             parse_filter(text, table.manifest.fields)

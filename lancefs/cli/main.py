@@ -24,7 +24,7 @@ COMMANDS = {
     "tree": "Show the tree of a table or a folder.",
     "head": "Show the first rows.",
     "tail": "Show the last rows.",
-    "sample": "Show rows that are drawn by chance.",
+    "sample": "Show rows that are drawn at random.",
     "nearest": "Show the rows with the nearest vectors.",
     "search": "Show the rows with the best texts.",
     "count": "Count the rows.",
@@ -102,14 +102,20 @@ class Commands(click.Group):
             UsageError: There is no such command; the message names similar ones.
         """
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            hint = exits.nearest(args[0], COMMANDS)
-            raise click.UsageError(f"there is no command {args[0]!r}: {hint}")
+            raise click.UsageError(f"there is no command {args[0]!r}: {_hint(args[0])}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands for `--help`."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def _hint(word: str) -> str:
+    """Return what was probably meant by a word in place of a command."""
+    if "/" in word or ".lance" in word:
+        return f"it stands before the table, as in {_NAME} head {word}"
+    return f"{_NAME} --help lists them" if word == "help" else exits.nearest(word, COMMANDS)
 
 
 @click.command(

@@ -30,6 +30,19 @@ class NearestChoice(click.Choice[str]):
         return str(value)
 
 
+class WholeNumber(click.IntRange):
+    """Whole number, whose error message says in words which ones are taken."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the number, or fail and say what was expected."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            most = "on" if self.max is None else f"to {self.max}"
+            expected = f"a whole number from {self.min} {most} was expected"
+            self.fail(f"{value}: {expected}", param, ctx)
+
+
 def command(*, examples: str = "", epilog: str = "") -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator that makes a function a command, with `--debug`.
 
@@ -199,7 +212,7 @@ def wide(function: _F) -> _F:
 def some_rows(function: _F) -> _F:
     """Add the options of commands that show some rows: `-n`, `-c`, `-w`, `-x`, `--no-index`."""
     rows = click.option(
-        "--rows", "-n", type=click.IntRange(min=0), default=10, show_default=True, help="How many."
+        "--rows", "-n", type=WholeNumber(min=0), default=10, show_default=True, help="How many."
     )
     return rows(columns(where(no_index(wide(function)))))
 
@@ -208,7 +221,7 @@ def query_vector(function: _F) -> _F:
     """Add `--like` and `--vector`, of which one tells the vector that is searched for."""
     like = click.option(
         "--like",
-        type=click.IntRange(min=0),
+        type=WholeNumber(min=0),
         metavar="ROWID",
         help="By the vector of the row of this id.",
     )

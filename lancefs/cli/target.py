@@ -19,6 +19,7 @@ from lancefs.storage import Store
 from lancefs.storage.filesystems import open_url
 from lancefs.table.base_paths import BaseRules, TableFiles, confine
 from lancefs.table.manifest import Manifest
+from lancefs.table.not_a_table import enclosing_table
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import (
     Ref,
@@ -71,7 +72,8 @@ class Target:
         try:
             return resolve(self.store, self.ref)
         except NotALanceTable as error:
-            raise Failure(f"{error}{self._hint()}") from error
+            hint = self._hint() if "there is no such directory" in str(error) else ""
+            raise Failure(f"{error}{hint}") from error
 
     @cached_property
     def opened(self) -> OpenVersion:
@@ -140,14 +142,14 @@ class Target:
     def _hint(self) -> str:
         """Name the table beside this path that was probably meant."""
         parent, _, name = self.store.root.rpartition("/")
+        folder = Store(self.store.fs, parent or "/")
         try:
-            names = Store(self.store.fs, parent or "/").names()
+            # All tables have the ending in common, which makes no two names alike.
+            beside = {one.removesuffix(".lance"): one for one in folder.names() if one != name}
+            stems = difflib.get_close_matches(name.removesuffix(".lance"), beside, 3, 0.6)
+            near = [beside[stem] for stem in stems if folder.fs.isdir(folder.full(beside[stem]))]
         except Exception:  # a hint only: whatever is wrong with the store is said elsewhere
             return ""
-        # All tables have the ending in common, which makes no two names alike.
-        beside = {one.removesuffix(".lance"): one for one in names if one != name}
-        stems = difflib.get_close_matches(name.removesuffix(".lance"), beside, 3, 0.6)
-        near = [beside[stem] for stem in stems]
         return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
@@ -203,6 +205,23 @@ def open_store(url: str, options: Mapping[str, Any]) -> Store:
 def is_table(store: Store) -> bool:
     """Whether a directory is a table."""
     return bool(store.names(VERSIONS))
+
+
+def refuse_inside_table(store: Store) -> None:
+    """Refuse a place to write to that is a table, or lies in one.
+
+    Args:
+        store: The file or directory to be written; it may not exist yet.
+
+    Raises:
+        Failure: It is a table, or lies in one.
+    """
+    table = enclosing_table(store)
+    if table is not None:
+        raise Failure(
+            f"{store.url()}: {table} is a Lance table, and lancefs writes nothing into tables; "
+            "choose another place"
+        )
 
 
 def _split(text: str) -> tuple[str, str | None]:

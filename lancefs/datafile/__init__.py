@@ -1,0 +1,1 @@
+"""Data files of all formats: columns, pages, values. No file is opened here."""

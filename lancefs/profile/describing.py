@@ -92,7 +92,7 @@ def describe_sample(
     seed: int | None = None,
     unread: Sequence[pa.Field] = (),
 ) -> TableProfile:
-    """Read some rows that are drawn by chance, and return what their values are like.
+    """Read some rows that are drawn at random, and return what their values are like.
 
     Args:
         scanner: The rows to draw from, and the columns to read.

@@ -104,7 +104,7 @@ class ReadingMethods:
         filter: Filter | None = None,
         **options: Unpack[ScanOptions],
     ) -> pa.Table:
-        """Read rows that are drawn by chance, each at most once, in the order of the table.
+        """Read rows that are drawn at random, each at most once, in the order of the table.
 
         Args:
             num_rows: How many; all rows where there are fewer.

@@ -281,7 +281,7 @@ class LanceScanner:
         return self._to_table(replace(self._request, offset=offset, limit=rows))
 
     def sample(self, num_rows: int, seed: int | None = None) -> pa.Table:
-        """Read rows that are drawn by chance, each at most once, in the order of the table.
+        """Read rows that are drawn at random, each at most once, in the order of the table.
 
         With a filter the rows are counted first, and read in batches.
 

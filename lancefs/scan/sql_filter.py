@@ -351,7 +351,7 @@ class _Parser:
         except ColumnNotFound as error:
             if token.word in _UNSUPPORTED:
                 raise Refused(f"{token.text} is not supported in a filter", token.start) from None
-            if self._text[token.start] != '"':
+            if self._text[token.start] != '"' and "did you mean" in str(error):
                 raise
             raise ColumnNotFound(f"{error} (a text stands in single quotes)") from None
 

@@ -145,7 +145,9 @@ def fit(literal: Literal, data_type: pa.DataType, is_half: bool = False) -> Any:
 
 
 def _misfit(literal: Literal, data_type: pa.DataType) -> Refused:
-    return Refused(f"{literal} is not a value of the type {data_type}", literal.start)
+    is_bare = pa.types.is_temporal(data_type) and not isinstance(literal.value, str)
+    hint = "; a time stands in single quotes" if is_bare else ""
+    return Refused(f"{literal} is not a value of the type {data_type}{hint}", literal.start)
 
 
 def fits_width(value: bytes, data_type: pa.DataType) -> bool:

@@ -102,4 +102,5 @@ def _why_no_token(character: str) -> str:
         return f"the quote {character} is not closed"
     if character in "0123456789.":
         return "a number was expected"
-    return f"{character!r} has no meaning"
+    meant = {"&": ": write and", "|": ": write or"}.get(character, "")
+    return f"{character!r} has no meaning{meant}"

@@ -1,0 +1,1 @@
+"""The table format: versions, manifests, fragments, deletions, row ids, changes."""

@@ -171,6 +171,8 @@ class OpenVersion:
         found = self.named_fields.get(name)
         if found is not None:
             return found
+        if not isinstance(name, str):
+            raise TypeError(f"a column is named by {name!r}; its name was expected")
         if "." not in name:
             return self.field(name)
         try:

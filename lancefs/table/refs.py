@@ -48,6 +48,7 @@ LATEST = "latest"
 _TAGS = "_refs/tags"
 _BRANCHES = "_refs/branches"
 _VERSION = re.compile(r"v?([0-9]{1,19})")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TAG = re.compile(r"[A-Za-z0-9._-]+")
 _BRANCH = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 _TAG_PREFIX = "tags/"
@@ -199,7 +200,7 @@ def make_ref(
     if ref is not None:
         return ref if isinstance(ref, Ref) else parse_ref(str(ref))
     if tag is not None:
-        return Ref(tag=_checked(tag, _TAG, "tag"))
+        return Ref(tag=_checked(str(tag), _TAG, "tag"))
     return Ref(
         version=None if version is None else _parse_version(version),
         branch=None if branch in (None, MAIN) else _checked(str(branch), _BRANCH, "branch"),
@@ -489,6 +490,8 @@ def _no_tag(store: Store, name: str) -> RefNotFound:
     tags = [tag.removesuffix(".json") for tag in store.names(_TAGS)]
     branches = [unquote(branch.removesuffix(".json")) for branch in store.names(_BRANCHES)]
     hint = f"; for the branch say '{name}:latest'" if name in branches else ""
+    if _DATE.match(name):
+        hint = "; a point in time goes into as_of"
     return RefNotFound(
         f"{store.url()}: there is no tag {name!r}; {_name_existing(name, tags, 'tags')}{hint}"
     )

@@ -137,7 +137,7 @@ def _nearest(fields: Sequence[Field], name: str) -> str:
 
     names = [path for field in fields for path in _paths(field)]
     lower = {path.lower(): path for path in names}
-    near = [lower[match] for match in difflib.get_close_matches(name.lower(), lower, 3, 0.5)]
+    near = [lower[match] for match in difflib.get_close_matches(name.lower(), lower, 3, 0.53)]
     if near:
         return f"did you mean {' or '.join(repr(path) for path in near)}?"
     return listed(fields)

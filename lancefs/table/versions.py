@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, overload
 
-from lancefs.errors import CorruptFile, MissingFile, NotALanceTable, ReadFailed, RefNotFound
+from lancefs.errors import CorruptFile, MissingFile, ReadFailed, RefNotFound
 from lancefs.storage import Store
 
 VERSIONS = "_versions"
@@ -36,18 +36,6 @@ class Scheme(StrEnum):
 
     V1 = "V1"  # the version
     V2 = "V2"  # 2⁶⁴ − 1 − the version, in twenty digits: listings begin with the newest
-
-
-# What files may be that are taken for tables, by their endings.
-_ARCHIVES = ("zip", "tar")  # which are protocols of fsspec, too
-_FILES = {
-    **dict.fromkeys(("arrow", "arrows", "feather", "ipc"), "Arrow"),
-    "parquet": "Parquet",
-    "csv": "CSV",
-    "tsv": "TSV",
-    "json": "JSON",
-    "ndjson": "NDJSON",
-}
 
 
 class VersionFile(NamedTuple):
@@ -122,7 +110,7 @@ def list_versions(store: Store, with_sizes: bool = True) -> VersionList:
             infos = {name: info for name, info in entries if info.get("type") != "directory"}
             names = list(infos)
     except ReadFailed as error:
-        raise ReadFailed(f"{error}{_web_hint(store)}") from error
+        raise ReadFailed(f"{error}{web_hint(store)}") from error
     # Of twenty digits, the highest are of the oldest version.
     v2 = _attached(sorted(_V2_NAMES.findall("/".join(["", *names, ""])), reverse=True))
     others = [name for name in names if len(name) != _V2_LENGTH]
@@ -130,7 +118,9 @@ def list_versions(store: Store, with_sizes: bool = True) -> VersionList:
     if v1 and v2:
         raise _mixed_schemes(store, {Scheme.V1: v1[0], Scheme.V2: v2[0]})
     if not (v1 or v2):
-        raise _not_a_table(store)
+        from lancefs.table.not_a_table import not_a_table
+
+        raise not_a_table(store)
     return VersionList(v1 or v2, infos)
 
 
@@ -278,41 +268,7 @@ def _mixed_schemes(store: Store, schemes: dict[Scheme, str]) -> CorruptFile:
     return error
 
 
-def _web_hint(store: Store) -> str:
+def web_hint(store: Store) -> str:
     """Return the advice for web servers, which may be unable to list; empty for other stores."""
     is_web = store.url().startswith(("http://", "https://"))
     return "; where a server cannot list, name the version, as in version=7" if is_web else ""
-
-
-def _not_a_table(store: Store) -> NotALanceTable:
-    what = _file_kind(store)
-    if what is not None:
-        return NotALanceTable(f"{store.url()}: {what}")
-    names = store.names()
-    if not names:
-        return NotALanceTable(
-            f"{store.url()}: there is no such directory, or it is empty{_web_hint(store)}"
-        )
-    tables = sorted(name for name in names if name.endswith(".lance"))[:10]
-    hint = f"; did you mean one of {', '.join(tables)} in it?" if tables else ""
-    return NotALanceTable(
-        f"{store.url()}: not a Lance table: there is no manifest in {VERSIONS}/{hint}"
-    )
-
-
-def _file_kind(store: Store) -> str | None:
-    """Return what a path is that names a file, and what to do with it; None for other paths.
-
-    Web servers are not asked: they answer for directories as for files.
-    """
-    url = store.url()
-    ending = url.partition("?")[0].rpartition("/")[2].rpartition(".")[2].lower()
-    if ending not in (*_ARCHIVES, *_FILES) if store.is_web else not store.fs.isfile(store.root):
-        return None
-    if ending in _ARCHIVES:
-        copied = "simplecache::" if store.is_web else ""
-        inner = f"{ending}://NAME.lance::{copied}{url}"
-        return f"an archive, not a Lance table; a table NAME.lance in it has the URL {inner}"
-    if ending in _FILES:
-        return f"a file ({_FILES[ending]}), not a Lance table; pyarrow and DuckDB read it"
-    return f"a file, not a Lance table; a table is a directory that contains {VERSIONS}/"

@@ -184,6 +184,34 @@ def test_sql_explains_what_duckdb_cannot_know_of_tables(
     monkeypatch.chdir(shop)
     done = here("sql", "FROM 'no such.lance@3'")
     assert done.code == 2
-    assert "no such.lance@3: there is no such table; 'lancefs ls' lists" in done.err
+    assert "no such.lance: there is no such directory, or it is empty" in done.err
     assert "single quotes: FROM 'teas.lance'" in here("sql", "FROM teas.lance").err
+    assert "single quotes: FROM 'orders.lance'" in here("sql", "FROM ./teas.lance").err
     assert "quotes" not in here("sql", "FROM teas").err
+    assert "quotes" not in here("sql", "SELEC 1 FROM 'teas.lance'").err
+    assert "did you mean teas.lance?" in here("sql", "FROM 'tea.lance'").err
+    (shop / "folder").mkdir()
+    (shop / "folder" / "a.parquet").write_bytes(b"PAR1")
+    assert "folder: a folder of Parquet files" in here("sql", "FROM 'folder'").err
+
+
+@pytest.mark.parametrize(
+    "statement", ["INSERT INTO 'teas.lance' VALUES (1)", "DROP TABLE 'teas.lance'"]
+)
+def test_sql_says_that_tables_are_only_read(
+    statement: str, shop: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shop)
+    done = here("sql", statement)
+    assert done.code == 2
+    assert done.err == "lancefs: teas.lance: a Lance table is only read; no statement changes it\n"
+
+
+def test_sql_runs_a_query_behind_another(here: Here) -> None:
+    done = here("sql", "SELECT 1 FROM range(300000); SELECT 2 AS two", "--format", "csv")
+    assert (done.code, done.out) == (0, '"two"\n2\n')
+
+
+def test_sql_marks_no_place_in_an_error_of_one_line(here: Here) -> None:
+    done = here("sql", f"SELECT * FROM '{ORDERS}' WHERE quantity > 'a'")
+    assert done.err == "lancefs: Conversion Error: Could not convert string 'a' to INT16\n"

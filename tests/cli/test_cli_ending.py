@@ -37,7 +37,7 @@ WRONG = {
         ["head", ORDERS, "--as-of", "9999-12-31T23:59:59-05:00"],
         "is not a point in time",
     ),
-    "a number": (["head", ORDERS, "-n", "many"], "'many' is not a valid integer"),
+    "a number": (["head", ORDERS, "-n", "many"], "many: a whole number from 0 on was expected"),
     "a protocol": (["head", "fil://x.lance"], "did you mean file"),
     "a time": (["head", ORDERS, "--as-of", "yesterday"], "'yesterday' is not a point in time"),
     "a column in a predicate": (["head", ORDERS, "-w", "prize > 3"], "did you mean 'price'?"),
@@ -239,7 +239,9 @@ def test_streams_that_are_closed_are_not_written_to() -> None:
     assert (done.returncode, done.stdout.strip().isdecimal()) == (0, True)
     done = run_closed(["count", f"{ORDERS}@9"], "2>&-")
     assert (done.returncode, done.stdout) == (2, "")
-    assert run_closed(["count", ORDERS], ">&-").returncode == 0
+    for command in ("count", "log"):
+        assert run_closed([command, ORDERS], ">&-").returncode == 0
+    assert run_closed(["describe", ORDERS], "2>&-").returncode == 0
     done = run_closed(["sql"], "<&-")
     assert done.returncode == 2
     assert "a query was expected" in done.stderr

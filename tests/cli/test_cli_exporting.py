@@ -7,12 +7,14 @@ import errno
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import time
 from decimal import Decimal
 from pathlib import Path
 
+import fsspec
 import lance
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -184,6 +186,14 @@ def test_standard_output_is_no_folder_named_so(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_file_in_place_of_a_folder_is_named(tmp_path: Path, here: Here) -> None:
+    (tmp_path / "out").write_text("a file")
+    for dest in (f"{tmp_path}/out/", f"{tmp_path}/out"):
+        done = here("export", ORDERS, dest)
+        assert done.code == 2
+        assert f"{dest}: there is a file of that name; choose another folder" in done.err
+
+
 def test_a_folder_that_is_missing_is_named(tmp_path: Path, here: Here) -> None:
     done = here("export", ORDERS, str(tmp_path / "none" / "x.parquet"))
     assert done.code == 2
@@ -201,6 +211,32 @@ def test_a_folder_that_cannot_be_written_to_is_named(
     done = here("export", ORDERS, str(tmp_path / "x.parquet"))
     assert done.code == 3
     assert done.err == f"lancefs: {tmp_path}: nothing can be written there: Permission denied\n"
+
+
+@pytest.mark.parametrize("place", ["rows.csv", "data/out/", "", "link"])
+def test_nothing_is_written_into_a_table(place: str, tmp_path: Path, here: Here) -> None:
+    table = Path(shutil.copytree(ORDERS, tmp_path / "t.lance"))
+    (tmp_path / "link").symlink_to(table / "data")
+    dest = f"{tmp_path}/link/" if place == "link" else f"{table}/{place}"
+    before = sorted(table.rglob("*"))
+    for options in [(), ("--overwrite",)]:
+        done = here("export", str(ORDERS), dest, *options)
+        assert done.code == 2
+        assert f"{table} is a Lance table, and lancefs writes nothing into tables" in done.err
+    done = here("report", str(ORDERS), "-o", f"{table}/page.html")
+    assert done.code == 2
+    assert "lancefs writes nothing into tables" in done.err
+    assert sorted(table.rglob("*")) == before
+
+
+def test_nothing_is_written_into_a_table_of_another_store(here: Here) -> None:
+    files = fsspec.filesystem("memory")
+    files.put(str(ORDERS), "/lake/t.lance", recursive=True)
+    before = files.find("/lake")
+    done = here("export", str(ORDERS), "memory://lake/t.lance/rows.csv")
+    assert done.code == 2
+    assert "lancefs writes nothing into tables" in done.err
+    assert files.find("/lake") == before
 
 
 def test_verify_says_whether_all_is_well(shop: Path, tmp_path: Path, here: Here) -> None:

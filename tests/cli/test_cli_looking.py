@@ -131,9 +131,28 @@ def test_a_file_that_is_no_table_is_called_one(
     assert said in done.err
 
 
+@pytest.mark.parametrize("number", ["-1", "ten", "1.5"])
+def test_a_number_that_an_option_does_not_take_is_refused_in_words(number: str, here: Here) -> None:
+    done = here("head", ORDERS, "-n", number)
+    assert done.code == 2
+    assert f"{number}: a whole number from 0 on was expected" in done.err
+    done = here("serve", ORDERS, "--port", "99999")
+    assert "99999: a whole number from 0 to 65535 was expected" in done.err
+
+
+def test_a_table_in_place_of_a_command_is_told_where_it_stands(shop: Path, here: Here) -> None:
+    table = f"{shop}/teas.lance"
+    assert here(table).err.endswith(f"it stands before the table, as in lancefs head {table}\n")
+    assert here("help").err.endswith("lancefs --help lists them\n")
+
+
 def test_names_that_share_the_ending_only_are_not_suggested(shop: Path, here: Here) -> None:
     assert "did you mean teas.lance?" in here("head", f"{shop}/tea.lance").err
     assert "did you mean" not in here("head", f"{shop}/none.lance").err
+    (shop / "teaz.txt").write_text("no table")
+    assert "did you mean teas.lance?\n" in here("head", f"{shop}/teaz").err
+    assert here("head", str(shop)).err.count("did you mean") == 1
+    assert "did you mean" not in here("head", f"{shop}/teas.lance/_versions").err
     unlike = here("head", f"{shop}/teas.lance", "-c", "qqqq").err
     assert "has no column 'qqqq'; the table has 3 columns: id, tea, price" in unlike
 
@@ -355,7 +374,7 @@ def test_describe_tells_what_values_are_like(shop: Path, here: Here) -> None:
     assert json.loads(compared.out)["against"].endswith("teas.lance@1")
     assert here("describe", f"{shop}/teas.lance", "--against", "99").code == 2
     on_terminal = run_on_terminal(["describe", ORDERS, "--sample", "50"], columns=140)
-    assert "50 rows by chance, of 1,191 of" in on_terminal.out
+    assert "50 rows at random, of 1,191 of" in on_terminal.out
 
 
 def test_describe_writes_a_row_a_column(shop: Path, here: Here) -> None:

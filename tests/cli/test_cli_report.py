@@ -123,7 +123,7 @@ def test_it_shows_what_values_are_like_where_that_is_asked_for(here: Here) -> No
     assert len(re.findall(r'<svg class="bars"', section)) == 8
     assert re.search(r"<title>9\.9 to 10\.35: 14\.9 %</title>", section)
     drawn = here("report", ORDERS, "-o", "-", "--describe", "--sample", "100").out
-    assert "100 rows of 1,191 were drawn by chance" in drawn
+    assert "100 rows of 1,191 were drawn at random" in drawn
     alone = here("report", ORDERS, "-o", "-", "--sample", "100")
     assert alone.code == 2
     assert "add --describe" in alone.err

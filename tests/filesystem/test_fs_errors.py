@@ -63,6 +63,16 @@ def test_a_directory_cannot_be_opened(fs: LanceFileSystem) -> None:
         fs.open("versions/9")
 
 
+def test_a_directory_that_is_opened_names_the_file_with_its_rows(
+    fs: LanceFileSystem, shared_table: str
+) -> None:
+    for path, file in {"": "latest.arrow", "versions/1": "versions/1.arrow"}.items():
+        with pytest.raises(IsADirectoryError, match=rf"; the rows are in {file}: "):
+            fs.open(path)
+    with pytest.raises(IsADirectoryError, match=rf"the rows are in {shared_table}/latest\.arrow: "):
+        pd.read_feather(f"lance://{shared_table}")
+
+
 def test_no_table(tmp_path: Path, lake: Path) -> None:
     cases = {
         f"{tmp_path}/nope.lance": "there is no such directory, or it is empty",

@@ -210,6 +210,12 @@ def test_a_branch_taken_for_a_tag_is_pointed_out(tmp_path: Path) -> None:
         resolve(local_store(tmp_path), parse_ref("exp"))
 
 
+@pytest.mark.parametrize("name", ["2026-01-31", "2026-01-31T12"])
+def test_a_time_in_place_of_a_tag_is_pointed_out(table: Store, name: str) -> None:
+    with pytest.raises(RefNotFound, match=r"no tag.*; a point in time goes into as_of"):
+        resolve(table, parse_ref(name))
+
+
 def test_of_many_tags_the_nearest_are_shown(tmp_path: Path) -> None:
     commit(tmp_path, 1)
     for number in range(40):

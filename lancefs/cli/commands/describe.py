@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 @shared_options.table
 @shared_options.columns
 @shared_options.where
-@click.option("--sample", type=click.IntRange(min=1), help="Read only so many rows, by chance.")
+@click.option(
+    "--sample", type=shared_options.WholeNumber(min=1), help="Read only so many rows, at random."
+)
 @click.option("--seed", type=int, help="Draw the same rows each time.")
 @click.option(
     "--against",

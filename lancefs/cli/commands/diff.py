@@ -51,7 +51,7 @@ _MARKS = {"insert": "+", "delete": "−", "update_preimage": "<", "update_postim
 @click.option(
     "--limit",
     "-n",
-    type=click.IntRange(0),
+    type=shared_options.WholeNumber(0),
     default=20,
     show_default=True,
     help="At most this many rows in a table; other formats have all.",

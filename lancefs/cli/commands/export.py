@@ -63,7 +63,7 @@ def export(
     from lancefs.cli.exporting import Export, export_file, export_folder
     from lancefs.cli.render.progress import progress
     from lancefs.cli.scanning import checked_filter, selected_columns
-    from lancefs.cli.target import open_store
+    from lancefs.cli.target import open_store, refuse_inside_table
 
     if dest == "-":
         raise Failure(
@@ -71,6 +71,7 @@ def export(
             f"lancefs sql \"FROM '{target.name}'\" --format csv"
         )
     store = open_store(dest, to_options)
+    refuse_inside_table(store)
     is_file, form = _kind(dest, store, form)
     work = Export(
         name=target.address,
@@ -104,7 +105,8 @@ def _kind(dest: str, store: Store, form: str | None) -> tuple[bool, str]:
         form: The format that was asked for; None for what the ending says.
 
     Raises:
-        Failure: The ending is not that of a format, or that of another one.
+        Failure: The ending is not that of a format, or that of another one; or a file has the name
+            of the folder.
     """
     name = dest.rpartition("/")[2]
     ending = name.rpartition(".")[2].lower() if "." in name else ""
@@ -117,4 +119,6 @@ def _kind(dest: str, store: Store, form: str | None) -> tuple[bool, str]:
             f"{dest}: .{ending} is the ending of no format; choose from {', '.join(_FORMATS)}. For "
             f"a folder of files write {dest}/, or add --format"
         )
+    if store.fs.isfile(store.root):
+        raise Failure(f"{dest}: there is a file of that name; choose another folder")
     return False, form or "parquet"

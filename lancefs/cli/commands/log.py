@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     """
 )
 @shared_options.table
-@click.option("--newest", "-n", type=click.IntRange(min=1), help="At most this many versions.")
+@click.option(
+    "--newest", "-n", type=shared_options.WholeNumber(min=1), help="At most this many versions."
+)
 @click.option("--reverse", is_flag=True, help="The oldest first.")
 @click.option(
     "--columns",

@@ -28,9 +28,13 @@ if TYPE_CHECKING:
     type=shared_options.NearestChoice(("l2", "cosine", "dot", "hamming")),
     help="How vectors are compared; by default as the index does, or l2.",
 )
-@click.option("--nprobes", type=click.IntRange(min=1), help="Partitions of an index to look at.")
 @click.option(
-    "--refine", type=click.IntRange(min=1), help="Compare so many times as many rows exactly."
+    "--nprobes", type=shared_options.WholeNumber(min=1), help="Partitions of an index to look at."
+)
+@click.option(
+    "--refine",
+    type=shared_options.WholeNumber(min=1),
+    help="Compare so many times as many rows exactly.",
 )
 @shared_options.some_rows
 @click.option("--explain", is_flag=True, help="Show no rows, but how they are found.")

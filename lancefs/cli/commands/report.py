@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--sample",
-    type=click.IntRange(min=1),
-    help="With --describe: read only so many rows, by chance.",
+    type=shared_options.WholeNumber(min=1),
+    help="With --describe: read only so many rows, at random.",
 )
 def report(target: Target, output: str, is_described: bool, sample: int | None) -> None:
     """Write a page about a table: versions, fragments, storage, columns, indices, findings.
@@ -53,7 +54,10 @@ def report(target: Target, output: str, is_described: bool, sample: int | None) 
     from lancefs.cli.render.progress import progress
     from lancefs.cli.report.facts import gather
     from lancefs.cli.report.page import make_page
+    from lancefs.cli.target import open_store, refuse_inside_table
 
+    if output != "-":
+        refuse_inside_table(open_store(os.path.abspath(output), {}))
     profile = None
     if is_described:
         rows = None if sample is not None else len(target.dataset)

@@ -1,4 +1,4 @@
-"""`lancefs sample`: rows of a version that are drawn by chance."""
+"""`lancefs sample`: rows of a version that are drawn at random."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 )
 @shared_options.table
 @shared_options.some_rows
-@click.option("--seed", type=click.IntRange(min=0), help="The same seed draws the same rows.")
+@click.option(
+    "--seed", type=shared_options.WholeNumber(min=0), help="The same seed draws the same rows."
+)
 @shared_options.output
 def sample(
     target: Target,
@@ -32,7 +34,7 @@ def sample(
     seed: int | None,
     form: str,
 ) -> None:
-    """Show rows that are drawn by chance, each at most once, in the order of the table."""
+    """Show rows that are drawn at random, each at most once, in the order of the table."""
     from lancefs.cli.scanning import print_some, scanner
 
     scan = scanner(target, columns, where, use_index=use_index)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    type=shared_options.WholeNumber(0, 65535),
     default=8642,
     show_default=True,
     help="The port to listen on; 0 for any that is free.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from typing import TYPE_CHECKING, Any
@@ -61,13 +62,13 @@ def sql(
     connection = _connect(database, storage_options=options, base_rules=rules, use_index=use_index)
     try:
         if query is not None:
-            _run(connection, query, form, explain)
+            _run_once(connection, query, form, explain)
         elif sys.stdin is None:
             raise click.UsageError("a query was expected, as an argument or on standard input")
         elif sys.stdin.isatty():
             _converse(connection, form, explain)
         else:
-            _run(connection, sys.stdin.read(), form, explain)
+            _run_once(connection, sys.stdin.read(), form, explain)
     finally:
         connection.close()
 
@@ -87,6 +88,17 @@ def _connect(database: str | None, **how: Any) -> Any:
         raise Failure(f"--database {where}: {error}") from error
 
 
+def _run_once(connection: Any, query: str, form: str, explain: bool) -> None:
+    """Run statements as `_run` does; what is wrong with them goes into one line.
+
+    DuckDB adds the line of the query, and below it marks the place, which one line cannot show.
+    """
+    try:
+        _run(connection, query, form, explain)
+    except Failure as error:
+        raise Failure(re.sub(r"\n+LINE \d+:[^\n]*\n *\^+", "", str(error))) from error
+
+
 def _run(connection: Any, query: str, form: str, explain: bool) -> None:
     """Run statements, and print the rows of the last one, or its plan.
 
@@ -101,6 +113,8 @@ def _run(connection: Any, query: str, form: str, explain: bool) -> None:
         *before, last = connection.extract_statements(query)
         for statement in before:
             connection.execute(statement)
+            while connection.fetchmany(_BATCH_ROWS):  # DuckDB 2.0 runs nothing else before its end
+                pass
         if explain:
             _print_plan(connection, last.query)
             return
@@ -112,6 +126,10 @@ def _run(connection: Any, query: str, form: str, explain: bool) -> None:
             return
         reader = _reader(connection.sql(last))
         print_rows(reader.schema, reader, form, caption=lambda rows: plural(rows, "row"))
+    except duckdb.ParserException as error:
+        is_bare = ".lance" in re.sub("'[^']*'", "", query)
+        hint = "A path stands in single quotes: FROM 'orders.lance'" if is_bare else ""
+        raise Failure(f"{error}\n{hint}".rstrip()) from error
     except duckdb.CatalogException as error:
         raise Failure(_explained(str(error), query)) from error
     except duckdb.Error as error:
@@ -120,12 +138,26 @@ def _run(connection: Any, query: str, form: str, explain: bool) -> None:
 
 def _explained(message: str, query: str) -> str:
     """Say what DuckDB cannot know about a table that it does not find."""
-    found = re.search(r"Table with name \"?(.+?\.lance[^\"\s]*)\"? does not exist", message)
-    if found is None:
+    found = re.search(r"Table with name \"?(.+?)\"? does not exist", message)
+    if found is None or not (".lance" in found[1] or os.path.exists(found[1])):
         return message
     if f"'{found[1]}'" in query:
-        return f"{found[1]}: there is no such table; 'lancefs ls' lists those of a folder"
+        return _why_not(found[1])
     return f"{message}\nA path stands in single quotes: FROM '{found[1]}'"
+
+
+def _why_not(name: str) -> str:
+    """Say why a statement cannot use the table that a name in single quotes is to be."""
+    from lancefs.cli.target import parse_target
+    from lancefs.errors import LanceError
+
+    if "://" in name:
+        return f"{name}: there is no such table; 'lancefs ls' lists those of a folder"
+    try:
+        parse_target(name, {}).opened  # noqa: B018  # raises what is wrong
+    except (Failure, LanceError) as error:
+        return str(error)
+    return f"{name}: a Lance table is only read; no statement changes it"
 
 
 def _print_plan(connection: Any, query: str) -> None:

@@ -34,7 +34,12 @@ _MAX_ENTRIES = 12
     "path", metavar="[PATH[@REF]]", default=".", shell_complete=shared_options.complete_table
 )
 @click.option(
-    "--depth", "-L", type=click.IntRange(1), default=2, show_default=True, help="How deep."
+    "--depth",
+    "-L",
+    type=shared_options.WholeNumber(1),
+    default=2,
+    show_default=True,
+    help="How deep.",
 )
 @click.option("--all", "-a", "everything", is_flag=True, help="Show all entries.")
 @shared_options.table_or_json

@@ -6,7 +6,7 @@ from lancefs.cli.pages.page_request import PageRequest
 from lancefs.cli.pages.parts import section
 from lancefs.cli.report.values import describe_values
 
-# Rows that are drawn by chance from a table of more.
+# Rows that are drawn at random from a table of more.
 _SAMPLE = 100_000
 
 

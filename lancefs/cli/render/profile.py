@@ -32,7 +32,7 @@ def print_profile(profile: TableProfile) -> None:
     rows = [row for column in profile.columns.values() for row in _rows(column)]
     caption = f"{plural(profile.rows, 'row')} of {profile.name}"
     if profile.rows < profile.total:
-        caption = f"{profile.rows:,} rows by chance, of {profile.total:,} of {profile.name}"
+        caption = f"{profile.rows:,} rows at random, of {profile.total:,} of {profile.name}"
     print_grid(_COLUMNS, rows, caption)
 
 

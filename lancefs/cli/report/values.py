@@ -25,7 +25,7 @@ def describe_values(profile: TableProfile) -> str:
     rows = [row for column in profile.columns.values() for row in _rows(column)]
     what = f"{plural(profile.rows, 'row')} were read"
     if profile.rows < profile.total:
-        what = f"{profile.rows:,} rows of {profile.total:,} were drawn by chance"
+        what = f"{profile.rows:,} rows of {profile.total:,} were drawn at random"
     about = f"<p>{as_html(what)}; ≈ marks numbers that are not exact.</p>"
     every = table((*_TITLES, "spread", "most frequent"), rows, _NUMBERS)
     summary = plural(len(profile.columns), "column")

@@ -1,0 +1,94 @@
+"""What a path is that was taken for a table, and what to do with it."""
+
+from __future__ import annotations
+
+import os
+
+from lancefs.errors import LanceError, NotALanceTable
+from lancefs.storage import Store
+from lancefs.table.versions import VERSIONS, web_hint
+
+# What files may be that are taken for tables, by their endings.
+_ARCHIVES = ("zip", "tar")  # which are protocols of fsspec, too
+_FILES = {
+    **dict.fromkeys(("arrow", "arrows", "feather", "ipc"), "Arrow"),
+    "parquet": "Parquet",
+    "csv": "CSV",
+    "tsv": "TSV",
+    "json": "JSON",
+    "ndjson": "NDJSON",
+}
+
+
+def not_a_table(store: Store) -> NotALanceTable:
+    """Return the error for a path where no table is: it says what is there, and what to do."""
+    if store.url().startswith("lance://"):
+        return NotALanceTable(
+            f"{store.url()}: a file or directory of a table's tree; the path or URL of the table "
+            "is expected"
+        )
+    what = _file_kind(store)
+    names = store.names() if what is None else []
+    if what is None and not names:
+        what = f"there is no such directory, or it is empty{web_hint(store)}"
+    around = enclosing_table(Store(store.fs, store.root.rpartition("/")[0]))
+    if around is not None:
+        what = f"lies in the Lance table {around}, whose path is expected"
+    return NotALanceTable(f"{store.url()}: {what or _folder_kind(store, names)}")
+
+
+def enclosing_table(store: Store) -> str | None:
+    """Return the path of the table that a path is, or lies in; None where there is none.
+
+    In a remote store only directories are looked at whose names end in `.lance`, which costs
+    requests for these alone.
+    """
+    if store.is_web:
+        return None
+    parts = (os.path.realpath(store.root) if store.is_local else store.root).split("/")
+    for depth in range(len(parts), 1, -1):
+        place = "/".join(parts[:depth])
+        if store.is_local or place.endswith(".lance"):
+            try:
+                if Store(store.fs, place).names(VERSIONS):
+                    return place
+            except (LanceError, OSError):
+                continue  # it may not be listed
+    return None
+
+
+def _folder_kind(store: Store, names: list[str]) -> str:
+    """Return what a directory is that is no table, and what to do with it."""
+    if "_delta_log" in names:
+        return "a Delta table, not a Lance table; deltalake and DuckDB's delta extension read it"
+    if "metadata" in names and _holds(store.names("metadata"), ".metadata.json"):
+        return (
+            "an Iceberg table, not a Lance table; pyiceberg and DuckDB's iceberg extension read it"
+        )
+    tables = sorted(name for name in names if name.endswith(".lance"))[:10]
+    if not tables and _holds(names, ".parquet"):
+        return "a folder of Parquet files, not a Lance table; pyarrow and DuckDB read it"
+    hint = f"; did you mean one of {', '.join(tables)} in it?" if tables else ""
+    return f"not a Lance table: there is no manifest in {VERSIONS}/{hint}"
+
+
+def _holds(names: list[str], ending: str) -> bool:
+    return any(name.endswith(ending) for name in names)
+
+
+def _file_kind(store: Store) -> str | None:
+    """Return what a path is that names a file, and what to do with it; None for other paths.
+
+    Web servers are not asked: they answer for directories as for files.
+    """
+    url = store.url()
+    ending = url.partition("?")[0].rpartition("/")[2].rpartition(".")[2].lower()
+    if ending not in (*_ARCHIVES, *_FILES) if store.is_web else not store.fs.isfile(store.root):
+        return None
+    if ending in _ARCHIVES:
+        copied = "simplecache::" if store.is_web else ""
+        inner = f"{ending}://NAME.lance::{copied}{url}"
+        return f"an archive, not a Lance table; a table NAME.lance in it has the URL {inner}"
+    if ending in _FILES:
+        return f"a file ({_FILES[ending]}), not a Lance table; pyarrow and DuckDB read it"
+    return f"a file, not a Lance table; a table is a directory that contains {VERSIONS}/"
