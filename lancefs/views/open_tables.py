@@ -380,11 +380,9 @@ class TableSession:
             resolved = resolved._replace(file=look_again(store, resolved.file))
             return resolved, resolved.file.stamp
         try:
-            return resolved, str(store.fs.ukey(store.full(path)))
+            return resolved, str(store.ask(lambda: store.fs.ukey(store.full(path)), path))
         except FileNotFoundError as error:
             raise MissingFile.of(store.url(path), str(resolved.ref)) from cause(error)
-        except OSError as error:
-            raise ReadFailed(f"{store.url(path)}: {error}") from cause(error)
 
     def _key(self, resolved: Resolved) -> tuple[str, str | None, int]:
         return self.store.root, resolved.branch, resolved.file.version

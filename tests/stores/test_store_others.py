@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import tarfile
 import threading
 import time
 import types
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from comparison import assert_same_table
+from fsspec import AbstractFileSystem
 from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.ftp import FTPFileSystem
 from store_doubles import SlowFileSystem
 
 import lancefs
@@ -101,6 +105,73 @@ def test_an_archive(archive: str, expected: pa.Table) -> None:
     fs = LanceFileSystem(fo="t.lance", fs=fsspec.filesystem("zip", fo=archive))
     assert fs.glob("versions/*.arrow") == [f"versions/{n}.arrow" for n in (1, 2, 3)]
     assert_same_table(pa.ipc.open_file(fs.cat("latest.arrow")).read_all(), expected)
+
+
+@pytest.fixture
+def tarred(home: Path, tmp_path: Path) -> str:
+    """A tar archive with the table in it."""
+    path = tmp_path / "lake.tar"
+    with tarfile.open(path, "w") as file:
+        file.add(home / "t.lance", "t.lance")
+    return f"tar://t.lance::file://{path}"
+
+
+def test_threads_do_not_meet_in_an_archive_of_one_open_file(
+    tarred: str, expected: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = lancefs.open(tarred)
+    seek = tarfile._FileInFile.seek
+
+    def slow(*arguments: Any) -> int:
+        place = seek(*arguments)
+        time.sleep(0.0005)
+        return place
+
+    monkeypatch.setattr(tarfile._FileInFile, "seek", slow)
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: dataset.to_table(), range(8)):
+            assert_same_table(found, expected)
+
+
+class OneConnection(FTPFileSystem):  # type: ignore[misc]
+    """Local files; requests that meet get wrong answers, as on a connection of FTP."""
+
+    protocol = "ftp"
+
+    def __init__(self, **kwargs: Any) -> None:
+        AbstractFileSystem.__init__(self, **kwargs)
+        self._files = fsspec.filesystem("file")
+        self._under_way = 0
+
+    def _ask(self, method: str, *arguments: Any) -> Any:
+        self._under_way += 1
+        time.sleep(0.0005)
+        try:
+            if self._under_way > 1:
+                raise OSError("125 Data connection already open")
+            return getattr(self._files, method)(*arguments)
+        finally:
+            self._under_way -= 1
+
+    def cat_file(self, path: str, start: Any = None, end: Any = None, **kwargs: Any) -> Any:
+        return self._ask("cat_file", path, start, end)
+
+    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> Any:
+        return self._ask("ls", path, detail)
+
+    def __del__(self) -> None:
+        """Close nothing."""
+
+
+def test_threads_do_not_meet_on_a_connection(home: Path, expected: pa.Table) -> None:
+    fs = OneConnection()
+
+    def read(_: int) -> pa.Table:
+        return lancefs.open(str(home / "t.lance"), filesystem=fs).to_table()
+
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(read, range(8)):
+            assert_same_table(found, expected)
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
