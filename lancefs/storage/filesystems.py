@@ -151,6 +151,15 @@ def is_obstore(fs: fsspec.AbstractFileSystem) -> bool:
     return isinstance(fs, _class("obstore.fsspec", "FsspecStore"))
 
 
+def is_bucket(fs: fsspec.AbstractFileSystem, path: str) -> bool:
+    """Return whether a path is a bucket of obstore, which takes it for a file.
+
+    It asks for an object without a name, and stores answer for the bucket.
+    """
+    own = is_obstore(fs) and not {"file", "memory"} & _own(fs)
+    return own and "/" not in path.strip("/")
+
+
 def is_shared(fs: fsspec.AbstractFileSystem) -> bool:
     """Return whether all requests go through one open file, or one connection.
 

@@ -280,7 +280,7 @@ class Store:
                 error = self._check_answer(answer, *parts[index])
                 if error is None:
                     fetched[index] = bytes(answer)
-                elif is_last or (isinstance(answer, Exception) and not is_transient(answer)):
+                elif is_last or not _may_come(answer, *parts[index][1]):
                     raise error from (cause(answer) if isinstance(answer, Exception) else None)
                 else:
                     failed.append(index)
@@ -314,7 +314,8 @@ class Store:
         if len(answer) > end - start:
             return ReadFailed(
                 f"{url}: bytes {start}–{end}: the store gave {len(answer)} bytes; it does not "
-                "answer requests for parts of a file, which is needed to read a table"
+                "answer requests for parts of a file, which is needed to read a table: put "
+                "simplecache:: before the URL of the table, which copies each file that is read"
             )
         if len(answer) < end - start:
             last = start + len(answer)
@@ -324,5 +325,14 @@ class Store:
         return None
 
 
+def _may_come(answer: Any, start: int, end: int) -> bool:
+    """Return whether what was not the bytes of a range may be these when they are asked for again.
+
+    A store that gives a whole file in place of a part would give it once more.
+    """
+    return is_transient(answer) if isinstance(answer, Exception) else len(answer) < end - start
+
+
 def _not_listed(url: str, error: ReadFailed) -> ReadFailed:
-    return ReadFailed(f"{url}: cannot be listed: {error.__cause__ or error}")
+    what = str(error.args[0]).removeprefix(f"{mask_secrets(url)}: ")
+    return ReadFailed(f"{url}: cannot be listed: {what}")

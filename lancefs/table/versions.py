@@ -15,6 +15,7 @@ from typing import NamedTuple, overload
 
 from lancefs.errors import CorruptFile, MissingFile, NotALanceTable, ReadFailed, RefNotFound
 from lancefs.storage import Store
+from lancefs.storage.filesystems import is_bucket
 
 VERSIONS = "_versions"
 
@@ -122,7 +123,7 @@ def list_versions(store: Store, with_sizes: bool = True) -> VersionList:
             infos = {name: info for name, info in entries if info.get("type") != "directory"}
             names = list(infos)
     except ReadFailed as error:
-        raise ReadFailed(f"{error}{_web_hint(store)}") from error
+        raise ReadFailed(f"{error.args[0]}{_listing_hint(store)}") from error
     # Of twenty digits, the highest are of the oldest version.
     v2 = _attached(sorted(_V2_NAMES.findall("/".join(["", *names, ""])), reverse=True))
     others = [name for name in names if len(name) != _V2_LENGTH]
@@ -278,10 +279,16 @@ def _mixed_schemes(store: Store, schemes: dict[Scheme, str]) -> CorruptFile:
     return error
 
 
-def _web_hint(store: Store) -> str:
-    """Return the advice for web servers, which may be unable to list; empty for other stores."""
-    is_web = store.url().startswith(("http://", "https://"))
-    return "; where a server cannot list, name the version, as in version=7" if is_web else ""
+def _listing_hint(store: Store) -> str:
+    """Return the advice for stores that do not list, or not for everybody; empty for local ones."""
+    if store.is_local:
+        return ""
+    who = "a server cannot list" if _is_web(store) else "the store does not let you list"
+    return f"; where {who}, name the version, as in version=7"
+
+
+def _is_web(store: Store) -> bool:
+    return store.url().startswith(("http://", "https://"))
 
 
 def _not_a_table(store: Store) -> NotALanceTable:
@@ -290,9 +297,8 @@ def _not_a_table(store: Store) -> NotALanceTable:
         return NotALanceTable(f"{store.url()}: {what}")
     names = store.names()
     if not names:
-        return NotALanceTable(
-            f"{store.url()}: there is no such directory, or it is empty{_web_hint(store)}"
-        )
+        hint = _listing_hint(store) if _is_web(store) else ""  # which answer as for a missing one
+        return NotALanceTable(f"{store.url()}: there is no such directory, or it is empty{hint}")
     tables = sorted(name for name in names if name.endswith(".lance"))[:10]
     hint = f"; did you mean one of {', '.join(tables)} in it?" if tables else ""
     return NotALanceTable(
@@ -310,7 +316,7 @@ def _file_kind(store: Store) -> str | None:
     if store.is_web:
         is_file = ending in (*_ARCHIVES, *_FILES)
     else:
-        is_file = store.ask(lambda: fs.isfile(store.root), "")
+        is_file = not is_bucket(fs, store.root) and store.ask(lambda: fs.isfile(store.root), "")
     if not is_file:
         return None
     if ending in _ARCHIVES:

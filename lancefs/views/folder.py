@@ -9,7 +9,7 @@ from typing import TypeVar
 import fsspec
 
 from lancefs.storage import Store
-from lancefs.storage.filesystems import is_folder
+from lancefs.storage.filesystems import is_bucket, is_folder
 from lancefs.views.tree import Directory, Node
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ class Folder(Directory):
 
     def exists(self) -> bool:
         """Return whether the directory exists."""
-        return bool(self._ask(lambda: self._fs.isdir(self.path)))
+        return is_bucket(self._fs, self.path) or bool(self._ask(lambda: self._fs.isdir(self.path)))
 
     def children(self) -> dict[str, Node]:
         entries = self._ask(lambda: self._fs.ls(self.path, detail=True))

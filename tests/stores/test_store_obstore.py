@@ -16,7 +16,7 @@ from obstore.fsspec import FsspecStore
 from store_servers import BUCKET, Counts
 
 import lancefs
-from lancefs.errors import MissingFile, NotALanceTable, RefNotFound
+from lancefs.errors import MissingFile, NotALanceTable, ReadFailed, RefNotFound
 from lancefs.filesystem import LanceFileSystem
 
 PATH = "lake/t.lance"
@@ -69,6 +69,22 @@ def test_what_does_not_exist_is_named(store: FsspecStore) -> None:
         lancefs.open(PATH, version=9, filesystem=store)
     with pytest.raises(NotALanceTable, match=r"s3://lake/u\.lance: there is no such directory"):
         lancefs.open("lake/u.lance", filesystem=store)
+
+
+def test_what_is_refused_is_said_in_one_line(store: FsspecStore, s3_counts: Counts) -> None:
+    with pytest.raises(ReadFailed, match=r"cannot be listed.*NoSuchBucket") as error:
+        lancefs.open("no-bucket/t.lance", filesystem=store)
+    said = str(error.value)
+    assert "Debug source" not in said
+    assert "RetryError" not in said
+    assert said.count("s3://no-bucket/t.lance/_versions") == 1
+    assert said.endswith("where the store does not let you list, name the version, as in version=7")
+
+
+def test_a_bucket_is_a_folder(store: FsspecStore, s3_counts: Counts) -> None:
+    assert "t.lance" in LanceFileSystem(fo=BUCKET, fs=store).ls("", detail=False)
+    with pytest.raises(NotALanceTable, match=r"did you mean one of .*t\.lance"):
+        lancefs.open(BUCKET, filesystem=store)
 
 
 @pytest.mark.parametrize("which", [0, -1])
