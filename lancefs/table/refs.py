@@ -326,7 +326,7 @@ def _as_of(store: Store, versions: Sequence[VersionFile], as_of: datetime) -> Ve
     """
 
     def committed(file: VersionFile) -> datetime:
-        return read_timestamp(store.file(file.path, file.size))
+        return read_timestamp(store.file(file.path, file.size, file.stamp))
 
     if committed(versions[-1]) <= as_of:  # by far the most frequent case
         return versions[-1]

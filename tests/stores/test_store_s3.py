@@ -40,6 +40,14 @@ def test_to_open_the_newest_version_takes_a_listing_and_a_read(
     assert s3_counts.requests == {"LIST": 2, "GET": 1}  # its manifest is kept
 
 
+def test_to_open_the_version_of_now_takes_no_more(
+    s3_options: dict[str, Any], s3_counts: Counts
+) -> None:
+    dataset = lancefs.open("s3://lake/t.lance", as_of="2100-01-01", storage_options=s3_options)
+    assert dataset.version == 3
+    assert s3_counts.requests == {"LIST": 1, "GET": 1}
+
+
 def test_a_scan_reads_each_footer_once(
     s3_options: dict[str, Any], s3_counts: Counts, expected: pa.Table
 ) -> None:
