@@ -8,7 +8,9 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lancefs.errors import LanceError, NotALanceTable, ReadFailed, cause
 from lancefs.forks import Lock
+from lancefs.storage.retries import message_of
 
 if TYPE_CHECKING:
     import fsspec
@@ -30,13 +32,25 @@ def open_url(url: str, options: Mapping[str, Any]) -> tuple[fsspec.AbstractFileS
     Args:
         url: As fsspec takes it, also a path or a chain.
         options: The storage options; see `with_connections`.
+
+    Raises:
+        NotALanceTable: The archive that holds the table does not exist.
+        ReadFailed: The archive cannot be read, or there is no connection to the server.
+        ImportError: The store needs a package that is not installed.
+        TypeError: The store has no such option. (`ValueError` passes through as well.)
     """
     import fsspec
 
     protocol = url.partition("://")[0]
-    found: tuple[fsspec.AbstractFileSystem, str] = fsspec.core.url_to_fs(
-        url, **with_connections(protocol, options)
-    )
+    options = with_connections(protocol, options)
+    try:
+        found: tuple[fsspec.AbstractFileSystem, str] = fsspec.core.url_to_fs(url, **options)
+    except FileNotFoundError as error:
+        raise NotALanceTable(f"{url}: {message_of(error)}") from cause(error)
+    except (ImportError, TypeError, ValueError, LanceError):
+        raise
+    except Exception as error:  # of any library: some connect, or read the archive, at once
+        raise ReadFailed(f"{url}: cannot be opened: {message_of(error)}") from cause(error)
     return found
 
 

@@ -7,6 +7,7 @@ import sys
 import tarfile
 import threading
 import time
+import traceback
 import types
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ from fsspec.implementations.ftp import FTPFileSystem
 from store_doubles import SlowFileSystem
 
 import lancefs
+from lancefs.errors import LanceError, NotALanceTable, ReadFailed
 from lancefs.filesystem import LanceFileSystem
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store, filesystems
@@ -105,6 +107,24 @@ def test_an_archive(archive: str, expected: pa.Table) -> None:
     fs = LanceFileSystem(fo="t.lance", fs=fsspec.filesystem("zip", fo=archive))
     assert fs.glob("versions/*.arrow") == [f"versions/{n}.arrow" for n in (1, 2, 3)]
     assert_same_table(pa.ipc.open_file(fs.cat("latest.arrow")).read_all(), expected)
+
+
+def test_what_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "lake.zip"
+    with pytest.raises(NotALanceTable, match=r"zip://t\.lance::.*lake\.zip: .*No such file"):
+        lancefs.open(f"zip://t.lance::{path}")
+    path.write_bytes(b"no archive")
+    with pytest.raises(ReadFailed, match=r"lake\.zip: cannot be opened: File is not a zip file"):
+        lancefs.open(f"zip://t.lance::{path}")
+    with pytest.raises(ReadFailed, match=r"ftp://me:\*\*\*@localhost:1/t\.lance: cannot be opened"):
+        lancefs.open("ftp://me:pw@localhost:1/t.lance")
+
+
+def test_no_secret_of_an_archive_is_shown() -> None:
+    secret = "hidden"
+    with pytest.raises(LanceError) as error:
+        lancefs.open(f"zip://t.lance::http://me:{secret}@localhost:1/lake.zip?token={secret}")
+    assert secret not in "".join(traceback.format_exception(error.value))
 
 
 @pytest.fixture
