@@ -128,7 +128,7 @@ def retry(call: Callable[[], T], url: str) -> T:
             raise
         except Exception as error:
             if is_last or not is_transient(error):
-                raise ReadFailed(f"{url}: {message_of(error)}") from cause(error)
+                raise ReadFailed(f"{url}: {message_of(error)}") from cause(error, url)
     raise AssertionError("the last attempt returns or raises")
 
 
