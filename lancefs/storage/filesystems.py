@@ -247,7 +247,9 @@ def _notes_files(fs: fsspec.AbstractFileSystem) -> bool:
 
 
 def _is_ftp(fs: fsspec.AbstractFileSystem) -> bool:
-    return isinstance(fs, _class("fsspec.implementations.ftp", "FTPFileSystem"))
+    """Whether a filesystem has one connection, whose answers go to whoever reads them first."""
+    ftp = _class("fsspec.implementations.ftp", "FTPFileSystem")
+    return isinstance(fs, (*ftp, *_class("fsspec.implementations.sftp", "SFTPFileSystem")))
 
 
 def _is_zip(fs: fsspec.AbstractFileSystem) -> bool:

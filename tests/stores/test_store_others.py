@@ -23,7 +23,6 @@ import pytest
 from comparison import assert_same_table
 from fsspec import AbstractFileSystem
 from fsspec.implementations.dirfs import DirFileSystem
-from fsspec.implementations.ftp import FTPFileSystem
 from store_doubles import SlowFileSystem
 
 import lancefs
@@ -153,13 +152,13 @@ def test_threads_do_not_meet_in_an_archive_of_one_open_file(
             assert_same_table(found, expected)
 
 
-class OneConnection(FTPFileSystem):  # type: ignore[misc]
+class OneConnection(AbstractFileSystem):  # type: ignore[misc]
     """Local files; requests that meet get wrong answers, as on a connection of FTP."""
 
-    protocol = "ftp"
+    protocol = "one"
 
     def __init__(self, **kwargs: Any) -> None:
-        AbstractFileSystem.__init__(self, **kwargs)
+        super().__init__(**kwargs)
         self._files = fsspec.filesystem("file")
         self._under_way = 0
 
@@ -179,11 +178,15 @@ class OneConnection(FTPFileSystem):  # type: ignore[misc]
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> Any:
         return self._ask("ls", path, detail)
 
-    def __del__(self) -> None:
-        """Close nothing."""
 
-
-def test_threads_do_not_meet_on_a_connection(home: Path, expected: pa.Table) -> None:
+@pytest.mark.parametrize("kind", ["FTP", "SFTP"])
+def test_threads_do_not_meet_on_a_connection(
+    kind: str, home: Path, expected: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"fsspec.implementations.{kind.lower()}"
+    module: Any = types.ModuleType(name)  # in place of the real one, which may need a package
+    setattr(module, f"{kind}FileSystem", OneConnection)
+    monkeypatch.setitem(sys.modules, name, module)
     fs = OneConnection()
 
     def read(_: int) -> pa.Table:
