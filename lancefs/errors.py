@@ -119,13 +119,14 @@ class MemoryLimitExceeded(_Located, MemoryError):
     """
 
 
-def cause(error: BaseException) -> BaseException | None:
+def cause(error: BaseException, url: str = "") -> BaseException | None:
     """Return an error as the cause of a `LanceError`; None if a traceback would show a secret.
 
     Args:
         error: What a library raised.
+        url: What it was asked for.
     """
-    return None if has_secrets(error) else error
+    return None if has_secrets(error, url) else error
 
 
 class DecoderWarning(UserWarning):

@@ -18,7 +18,7 @@ _HARMLESS = {"ddbtablename", "versionid", "version", "snapshot"}
 # Characters that a URL in a text may have; a quote only where the URL goes on behind it.
 _CHARACTER = r"""(?:[^\s"<>'#]|'(?![\s,;:.)\]}]|$))"""
 _WEB_LOGIN = re.compile(r"(\bhttps?://)[^/?#\s'\"<>]*@", re.IGNORECASE)
-_PASSWORD = re.compile(r"(\b[A-Za-z][\w+.-]*://[^/?#\s'\"<>:@]*):[^/?#\s'\"<>]*@")
+_PASSWORD = re.compile(r"(\b[A-Za-z][\w+.-]*://[^/?#\s'\"<>:@]*):([^/?#\s'\"<>]*)@")
 _QUERY = re.compile(rf"(\b[A-Za-z][\w+.-]*://{_CHARACTER}*?[?#])({_CHARACTER}+(?:#{_CHARACTER}*)?)")
 # The punctuation of the text behind a URL is no part of its last value.
 _PARAMETER = re.compile(r"([^=&;#]*)=([^&;#]*?)(?=[:,.)\]}]*(?:[&;#]|$))")
@@ -27,27 +27,33 @@ _PARAMETER = re.compile(r"([^=&;#]*)=([^&;#]*?)(?=[:,.)\]}]*(?:[&;#]|$))")
 def mask_secrets(text: str) -> str:
     """Return a text with the secrets of the URLs in it replaced.
 
+    A password is replaced where a library quotes a part of the URL, too: `key:secret@bucket`.
+
     Args:
         text: A URL, or a text that quotes some.
     """
     if "://" not in text:
         return text
     text = _WEB_LOGIN.sub(rf"\1{MASK}@", text)
+    passwords = {found[2] for found in _PASSWORD.finditer(text) if found[2]}
     text = _PASSWORD.sub(rf"\1:{MASK}@", text)
+    for password in passwords:
+        text = text.replace(f":{password}@", f":{MASK}@")
     return _QUERY.sub(_masked_query, text)
 
 
-def has_secrets(error: BaseException | None) -> bool:
+def has_secrets(error: BaseException | None, url: str = "") -> bool:
     """Return whether the message of an error, or of one that it came from, has a secret in it.
 
     Args:
         error: An error of any library; None has none.
+        url: What was asked for; the message may quote a part of it.
     """
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        shown = f"{error} {error!r}"
-        if mask_secrets(shown) != shown:
+        shown = f" {error} {error!r}"
+        if mask_secrets(url + shown) != mask_secrets(url) + shown:
             return True
         error = error.__cause__ or error.__context__
     return False

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.errors import CorruptFile
 from lancefs.forks import cached_property
+from lancefs.scan.opening_ahead import opening_files
 from lancefs.table.open_version import OpenVersion
-from lancefs.threads import Threads, submit
 
 if TYPE_CHECKING:
     from lancefs.index.counting import Count
@@ -19,14 +19,10 @@ if TYPE_CHECKING:
     from lancefs.scan.index_claims import WrongIndex
     from lancefs.scan.known_filters import KnownFilter
     from lancefs.table.fragment_reader import FragmentReader
-    from lancefs.table.fragments import DataFile
 
 # Rows that indices name and that are tested for others, at most: by a reader of some fragments, and
 # by a planner. It is no tuning of how rows are decoded, as `ScanSettings.few_candidates` is.
 MAX_TESTED_ROWS = 4096
-# Data files of a remote table that are opened while its indices are read, at most: the last 64 KiB
-# of each are read.
-_OPENED_AHEAD = 8
 
 
 class IndexUse:
@@ -59,7 +55,8 @@ class IndexUse:
     def answer(self) -> Answer | None:
         """What the indices say of the filter; None if they cannot be asked."""
         if self._answer is None:
-            with self._opening_files():
+            asks = not self.is_part and None not in self._asked
+            with opening_files(self._version) if asks else nullcontext():
                 self._answer = (self._ask(),)
         return self._answer[0]
 
@@ -100,29 +97,6 @@ class IndexUse:
         answer = self.answer
         if fragments is self._version.readers and indices is not None and answer is not None:
             indices.note_tested(answer)
-
-    @contextmanager
-    def _opening_files(self) -> Iterator[None]:
-        """Open the data files of a small remote table while its indices are read.
-
-        The rows that indices name lie in some of them, and are read a round of requests earlier. A
-        file that cannot be opened fails the read that needs it, which opens it again.
-        """
-        closed = [] if self.is_part or None in self._asked else self._closed_files()
-        if not 0 < len(closed) <= _OPENED_AHEAD:
-            yield
-            return
-        with Threads(len(closed), "lancefs-open") as pool:
-            for reader, data_file in closed:
-                submit(pool, reader.open_file, data_file)
-            yield
-
-    def _closed_files(self) -> list[tuple[FragmentReader, DataFile]]:
-        """Return the data files of a remote table that are not open; [] for a large table."""
-        readers = self._version.readers
-        if self._version.files.store.is_local or len(readers) > _OPENED_AHEAD:
-            return []
-        return [(reader, each) for reader in readers for each in reader.closed_files()]
 
     def _ask(self) -> Answer | None:
         indices, predicate = self._asked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from lancefs.datafile.fields import Field
 from lancefs.forks import cached_property
 from lancefs.index.text.text_indices import TextIndices, text_indices_of
 from lancefs.printable import plural
+from lancefs.scan.opening_ahead import opening_files
 from lancefs.search.best_texts import Scored, added, best, in_all, maxima, scores_in
 from lancefs.search.broken_segment import BrokenSegment
 from lancefs.search.found_rows import FoundRows, WantedRows
@@ -141,8 +143,9 @@ class TextSearch:
         """The best rows."""
         while True:
             try:
-                searched = self._columns()
-                found = best(_find(self._query, searched, self._k), self._k)
+                with nullcontext() if self._indices is None else opening_files(self._version):
+                    searched = self._columns()
+                    found = best(_find(self._query, searched, self._k), self._k)
                 break
             except BrokenSegment as error:
                 assert self._indices is not None

@@ -11,6 +11,7 @@ import pyarrow as pa
 from lancefs.forks import cached_property
 from lancefs.index.vectors.distances import Metric
 from lancefs.printable import plural
+from lancefs.scan.opening_ahead import opening_files
 from lancefs.scan.scanner import Filter
 from lancefs.search.best_rows import BestRows, Ranked
 from lancefs.search.exact import compare_all
@@ -96,7 +97,11 @@ class VectorSearch:
     @cached_property
     def _outcome(self) -> _Outcome:
         """The nearest rows for each query vector."""
-        found, notes = self._by_index() if self._rows.use_index else (None, [])
+        if self._indices is not None and self._indices.over(self._query.field.id):
+            with opening_files(self._version):
+                found, notes = self._by_index(self._indices)
+        else:
+            found, notes = None, []
         if found is None:
             found = self._by_comparing_all(notes)
         if self._rows.filter is not None and not self._rows.prefilter:
@@ -104,17 +109,15 @@ class VectorSearch:
             notes.append(f"filter after the search: {plural(_count(found), 'row')} left")
         return _Outcome(found, notes)
 
-    def _by_index(self) -> tuple[list[Ranked] | None, list[str]]:
+    def _by_index(self, indices: VectorIndices) -> tuple[list[Ranked] | None, list[str]]:
         """Return what an index finds, if one can be used, and how."""
         from lancefs.search.indexed import IndexSearch
 
         query, notes = self._query, list[str]()
-        if self._indices is None:
-            return None, notes
-        for index in self._indices.over(query.field.id):
+        for index in indices.over(query.field.id):
             search = IndexSearch(
                 self._version,
-                self._indices,
+                indices,
                 index,
                 query,
                 self._found.scanner_of,

@@ -15,7 +15,7 @@ from lancefs.storage.budget_cache import BudgetCache
 from lancefs.storage.byte_ranges import ByteRange, Bytes, SparseRanges, coalesce, cut
 from lancefs.storage.counters import count_bytes, counters_in_use
 from lancefs.storage.open_files import READ_AROUND, LocalFile
-from lancefs.storage.retries import is_transient, retry
+from lancefs.storage.retries import is_transient
 
 if TYPE_CHECKING:
     import fsspec
@@ -105,7 +105,7 @@ class File:
         """
         fs, path = self.store.fs, self.store.full(self.path)
         try:
-            info: Mapping[str, object] = retry(lambda: fs.info(path), self.url)
+            info: Mapping[str, object] = self.store.ask(lambda: fs.info(path), self.path)
         except FileNotFoundError as error:
             raise MissingFile.of(self.url, self.store.version) from cause(error)
         return info
@@ -152,7 +152,7 @@ class File:
         if self._size is not None:
             return self.read([(0, self._size)])[0]
         try:
-            return _array(retry(self._cat, self.url))
+            return _array(self.store.ask(self._cat, self.path))
         except FileNotFoundError as error:
             raise MissingFile.of(self.url, self.store.version) from cause(error)
 
@@ -204,7 +204,7 @@ class File:
     def _remote_size(self) -> int:
         fs, path = self.store.fs, self.store.full(self.path)
         try:
-            size = retry(lambda: fs.size(path), self.url)
+            size = self.store.ask(lambda: fs.size(path), self.path)
         except FileNotFoundError as error:
             raise MissingFile.of(self.url, self.store.version) from cause(error)
         if size is None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
+from lancefs.errors import LanceError, NotALanceTable, ReadFailed, cause
 from lancefs.forks import Lock
+from lancefs.storage.retries import message_of
 
 if TYPE_CHECKING:
     import fsspec
@@ -20,9 +22,8 @@ _LOCAL = {"file", "local"}
 _CONNECTIONS = 64
 # Protocols that reach all files of a machine that a user may read.
 _MACHINES = {"file", "local", "sftp", "ssh", "smb", "ftp", "jlab"}
-# Of filesystems whose requests are made one after another, and what guards them.
-_NOTING: WeakKeyDictionary[fsspec.AbstractFileSystem, Lock] = WeakKeyDictionary()
-_noting_files = Lock()
+# The attribute of a filesystem whose requests are made one after another, see `in_turn`.
+_TURNS = "_lancefs_turns"
 
 
 def open_url(url: str, options: Mapping[str, Any]) -> tuple[fsspec.AbstractFileSystem, str]:
@@ -31,13 +32,25 @@ def open_url(url: str, options: Mapping[str, Any]) -> tuple[fsspec.AbstractFileS
     Args:
         url: As fsspec takes it, also a path or a chain.
         options: The storage options; see `with_connections`.
+
+    Raises:
+        NotALanceTable: The archive that holds the table does not exist.
+        ReadFailed: The archive cannot be read, or there is no connection to the server.
+        ImportError: The store needs a package that is not installed.
+        TypeError: The store has no such option. (`ValueError` passes through as well.)
     """
     import fsspec
 
     protocol = url.partition("://")[0]
-    found: tuple[fsspec.AbstractFileSystem, str] = fsspec.core.url_to_fs(
-        url, **with_connections(protocol, options)
-    )
+    options = with_connections(protocol, options)
+    try:
+        found: tuple[fsspec.AbstractFileSystem, str] = fsspec.core.url_to_fs(url, **options)
+    except FileNotFoundError as error:
+        raise NotALanceTable(f"{url}: {message_of(error)}") from cause(error)
+    except (ImportError, TypeError, ValueError, LanceError):
+        raise
+    except Exception as error:  # of any library: some connect, or read the archive, at once
+        raise ReadFailed(f"{url}: cannot be opened: {message_of(error)}") from cause(error)
     return found
 
 
@@ -152,32 +165,78 @@ def is_obstore(fs: fsspec.AbstractFileSystem) -> bool:
     return isinstance(fs, _class("obstore.fsspec", "FsspecStore"))
 
 
+def is_bucket(fs: fsspec.AbstractFileSystem, path: str) -> bool:
+    """Return whether a path is a bucket of obstore, which takes it for a file.
+
+    It asks for an object without a name, and stores answer for the bucket.
+    """
+    own = is_obstore(fs) and not {"file", "memory"} & _own(fs)
+    return own and "/" not in path.strip("/")
+
+
+def is_shared(fs: fsspec.AbstractFileSystem) -> bool:
+    """Return whether all requests go through one open file, or one connection.
+
+    Those of two threads, or of a forked child and its parent, move the position of the same file,
+    and take each other's answers.
+    """
+    return any(is_archive(one) or _is_ftp(one) for one in _layers(fs))
+
+
+def in_turn(fs: fsspec.AbstractFileSystem) -> AbstractContextManager[object]:
+    """Return what is held for a request, so that no other thread makes one in the meantime.
+
+    Most filesystems need nothing. Those that do are the shared ones (`is_shared`), and caches that
+    note which files they hold: these forget one where two threads fetch different ones together.
+    """
+    owner = next((one for one in reversed(list(_layers(fs))) if _takes_turns(one)), None)
+    if owner is None:
+        return nullcontext()
+    # Caches look for attributes in the filesystem that they wrap.
+    attributes: dict[str, Any] = object.__getattribute__(owner, "__dict__")
+    lock: Lock = attributes.setdefault(_TURNS, Lock())
+    return lock
+
+
 def cat_ranges(fs: fsspec.AbstractFileSystem) -> Callable[..., list[Any]]:
     """Return the method that fetches the byte ranges of files, and nothing between them.
 
     That of obstore merges ranges that lie less than a megabyte apart, so that ten rows of a file of
     500 columns would cost the whole file: ranges were merged before, where that pays. That of s3fs
-    signs each request, see `s3_ranges`. A cache that notes which files it holds forgets one where
-    two threads fetch different ones together: its requests are made one after another.
+    signs each request, see `s3_ranges`.
     """
-    if _notes_files(fs):
-        return partial(_in_turn, fs)
-    if not is_obstore(fs):
-        method: Callable[..., list[Any]] = fs.cat_ranges
-        return _s3fs_ranges(fs) or method
-    from fsspec.asyn import AsyncFileSystem, sync
+    if is_obstore(fs):
+        from fsspec.asyn import AsyncFileSystem, sync
 
-    store: AsyncFileSystem = fs
-    return partial(sync, store.loop, AsyncFileSystem._cat_ranges, store)
+        store: AsyncFileSystem = fs
+        return partial(sync, store.loop, AsyncFileSystem._cat_ranges, store)
+    turn = in_turn(fs)
+    if not isinstance(turn, nullcontext) and not _is_zip(fs):  # zips have a lock, and take long
+        return partial(_in_turn, fs, turn)
+    method: Callable[..., list[Any]] = fs.cat_ranges
+    return _s3fs_ranges(fs) or method
 
 
-def _in_turn(fs: fsspec.AbstractFileSystem, *arguments: Any, **options: Any) -> list[Any]:
-    """Fetch byte ranges while no other thread does by the same filesystem."""
-    with _noting_files:
-        lock = _NOTING.setdefault(fs, Lock())
-    with lock:
+def _in_turn(
+    fs: fsspec.AbstractFileSystem,
+    turn: AbstractContextManager[object],
+    *arguments: Any,
+    **options: Any,
+) -> list[Any]:
+    with turn:
         ranges: list[Any] = fs.cat_ranges(*arguments, **options)
     return ranges
+
+
+def _layers(fs: fsspec.AbstractFileSystem | None) -> Iterator[fsspec.AbstractFileSystem]:
+    """Yield a filesystem, and those that it wraps."""
+    while fs is not None:
+        yield fs
+        fs = wrapped(fs)
+
+
+def _takes_turns(fs: fsspec.AbstractFileSystem) -> bool:
+    return is_archive(fs) or _is_ftp(fs) or _notes_files(fs)
 
 
 def _notes_files(fs: fsspec.AbstractFileSystem) -> bool:
@@ -185,6 +244,16 @@ def _notes_files(fs: fsspec.AbstractFileSystem) -> bool:
     module = "fsspec.implementations.cached"
     is_cache = isinstance(fs, _class(module, "CachingFileSystem"))
     return is_cache and not isinstance(fs, _class(module, "SimpleCacheFileSystem"))
+
+
+def _is_ftp(fs: fsspec.AbstractFileSystem) -> bool:
+    """Whether a filesystem has one connection, whose answers go to whoever reads them first."""
+    ftp = _class("fsspec.implementations.ftp", "FTPFileSystem")
+    return isinstance(fs, (*ftp, *_class("fsspec.implementations.sftp", "SFTPFileSystem")))
+
+
+def _is_zip(fs: fsspec.AbstractFileSystem) -> bool:
+    return isinstance(fs, _class("fsspec.implementations.zip", "ZipFileSystem"))
 
 
 def _s3fs_ranges(fs: fsspec.AbstractFileSystem) -> Callable[..., list[Any]] | None:

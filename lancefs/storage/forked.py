@@ -1,8 +1,10 @@
 """Filesystems in a forked child process.
 
 Threads make the requests of fsspec's asynchronous filesystems (`s3`, `http`, …) and of obstore; a
-child has none of its parent's threads. A filesystem of fsspec can be made anew there. Those of
-obstore belong to its module, which starts them once: a request of a child would wait for ever.
+child has none of its parent's threads. Archives and FTP read by an open file or a connection, of
+which a child would share the position with its parent. A filesystem of fsspec can be made anew
+there. Those of obstore belong to its module, which starts them once: a request of a child would
+wait for ever.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lancefs.errors import ReadFailed, cause
 from lancefs.forks import generation
-from lancefs.storage.filesystems import innermost, is_obstore
+from lancefs.storage.filesystems import innermost, is_obstore, is_shared
 
 if TYPE_CHECKING:
     import fsspec
@@ -23,6 +25,15 @@ _SPAWN = "start worker processes by 'spawn' or 'forkserver'"
 _obstore_since: int | None = None
 # By generation and id: filesystems of a parent, and those that were made anew for them.
 _anew: dict[tuple[int, int], tuple[fsspec.AbstractFileSystem, fsspec.AbstractFileSystem]] = {}
+
+# The attribute of a shared filesystem that tells in which generation lancefs first saw it.
+_SEEN = "_lancefs_generation"
+
+
+def note(fs: fsspec.AbstractFileSystem) -> None:
+    """Note in which process a filesystem was made; to be called before any request."""
+    if is_shared(fs):
+        vars(innermost(fs)).setdefault(_SEEN, generation())
 
 
 def usable_here(fs: fsspec.AbstractFileSystem, url: str) -> fsspec.AbstractFileSystem:
@@ -47,14 +58,20 @@ def usable_here(fs: fsspec.AbstractFileSystem, url: str) -> fsspec.AbstractFileS
                 f"{url}: obstore was used before this process was forked, and would hang in it; "
                 f"{_SPAWN}, or read by s3fs or the like"
             )
-    # fsspec itself refuses requests of asynchronous filesystems by this attribute.
-    asks: Any = innermost(fs)
-    if not getattr(asks, "async_impl", False) or getattr(asks, "_pid", None) == os.getpid():
+    if _is_of_this_process(innermost(fs)):
         return fs
     key = generation(), id(fs)
     if key not in _anew:
         _anew[key] = fs, _copied(fs, url)
+        note(_anew[key][1])
     return _anew[key][1]
+
+
+def _is_of_this_process(asks: Any) -> bool:
+    if getattr(asks, "async_impl", False):
+        # fsspec itself refuses requests of asynchronous filesystems by this attribute.
+        return getattr(asks, "_pid", None) == os.getpid()
+    return getattr(asks, _SEEN, generation()) == generation()
 
 
 def _copied(fs: fsspec.AbstractFileSystem, url: str) -> fsspec.AbstractFileSystem:

@@ -60,6 +60,9 @@ _CONNECTION_ERROR_NAMES = (
     "Disconnected",
 )
 
+# What messages of obstore go on with.
+_RUST_VALUES = "\n\nDebug source:\n"
+
 
 def is_transient(error: BaseException) -> bool:
     """Return whether an error is transient, so that a retry may succeed.
@@ -125,10 +128,13 @@ def retry(call: Callable[[], T], url: str) -> T:
             raise
         except Exception as error:
             if is_last or not is_transient(error):
-                raise ReadFailed(f"{url}: {message_of(error)}") from cause(error)
+                raise ReadFailed(f"{url}: {message_of(error)}") from cause(error, url)
     raise AssertionError("the last attempt returns or raises")
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message of an error, or its type: a timeout, for example, has no message."""
-    return str(error) or type(error).__name__
+    """Return the message of an error, or its type: a timeout, for example, has no message.
+
+    obstore adds what its own values look like, which says nothing more.
+    """
+    return str(error).partition(_RUST_VALUES)[0].strip() or type(error).__name__

@@ -6,10 +6,10 @@ mapped into memory, see `open_files`. Remote ranges are coalesced and fetched co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from lancefs.forks import cached_property, generation
 from lancefs.masking import mask_secrets
 from lancefs.storage.byte_ranges import ByteRange, Bytes, split
 from lancefs.storage.file import File
-from lancefs.storage.filesystems import cat_ranges, inner_path, is_web
-from lancefs.storage.forked import usable_here
+from lancefs.storage.filesystems import cat_ranges, in_turn, inner_path, is_web
+from lancefs.storage.forked import note, usable_here
 from lancefs.storage.links import Confines
 from lancefs.storage.local_files import is_local, list_directory, list_files, local_filesystem
 from lancefs.storage.retries import attempts, is_transient, message_of, retry
@@ -27,6 +27,8 @@ from lancefs.storage.web import below, guard_redirects, listed_name
 
 if TYPE_CHECKING:
     import fsspec
+
+T = TypeVar("T")
 
 # Bytes of the largest remote request; larger ranges are split into concurrent requests.
 LARGEST_REQUEST = 16 * 1024 * 1024
@@ -67,6 +69,8 @@ class Store:
         self.is_web = fs is not None and not self.is_local and is_web(fs)
         if self.is_web:
             guard_redirects(fs)
+        if fs is not None:
+            note(fs)
         self.maps = fs is None or bool(fs.storage_options.get("mmap", True))
         self.version: str | None = None
         self._usable_in: int | None = None  # the generation of processes in which `fs` was checked
@@ -200,7 +204,7 @@ class Store:
         try:
             if fs is None:  # follows links, whose type fsspec lists as "other"
                 return retry(lambda: list_directory(self.full(path)), self.url(path))
-            infos = retry(partial(fs.ls, self.full(path), detail=True), self.url(path))
+            infos = self.ask(partial(fs.ls, self.full(path), detail=True), path)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except ReadFailed as error:
@@ -211,6 +215,25 @@ class Store:
         here = self.full(path).rstrip("/")
         named = ((str(info["name"]).rstrip("/"), info) for info in infos)
         return [(name.rsplit("/", 1)[-1], info) for name, info in named if name != here]
+
+    def ask(self, call: Callable[[], T], path: str) -> T:
+        """Make a request of the filesystem, and again after a transient error.
+
+        Args:
+            call: Makes the request.
+            path: What it is about, below the directory, for messages.
+
+        Raises:
+            FileNotFoundError: There is no such file. (`NotADirectoryError` passes through as well.)
+            ReadFailed: The request failed, also after retries.
+        """
+        fs = self.fs
+
+        def request() -> T:
+            with in_turn(fs):
+                return call()
+
+        return retry(request, self.url(path))
 
     def _check_directory(self, path: str) -> None:
         """Refuse a directory that a symbolic link leads out of the confines."""
@@ -257,7 +280,7 @@ class Store:
                 error = self._check_answer(answer, *parts[index])
                 if error is None:
                     fetched[index] = bytes(answer)
-                elif is_last or (isinstance(answer, Exception) and not is_transient(answer)):
+                elif is_last or not _may_come(answer, *parts[index][1]):
                     raise error from (cause(answer) if isinstance(answer, Exception) else None)
                 else:
                     failed.append(index)
@@ -291,7 +314,8 @@ class Store:
         if len(answer) > end - start:
             return ReadFailed(
                 f"{url}: bytes {start}–{end}: the store gave {len(answer)} bytes; it does not "
-                "answer requests for parts of a file, which is needed to read a table"
+                "answer requests for parts of a file, which is needed to read a table: put "
+                "simplecache:: before the URL of the table, which copies each file that is read"
             )
         if len(answer) < end - start:
             last = start + len(answer)
@@ -301,5 +325,14 @@ class Store:
         return None
 
 
+def _may_come(answer: Any, start: int, end: int) -> bool:
+    """Return whether what was not the bytes of a range may be these when they are asked for again.
+
+    A store that gives a whole file in place of a part would give it once more.
+    """
+    return is_transient(answer) if isinstance(answer, Exception) else len(answer) < end - start
+
+
 def _not_listed(url: str, error: ReadFailed) -> ReadFailed:
-    return ReadFailed(f"{url}: cannot be listed: {error.__cause__ or error}")
+    what = str(error.args[0]).removeprefix(f"{mask_secrets(url)}: ")
+    return ReadFailed(f"{url}: cannot be listed: {what}")

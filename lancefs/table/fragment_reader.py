@@ -475,9 +475,13 @@ class FragmentReader:
                 self.keep()
             return opened
 
-    def closed_files(self) -> list[DataFile]:
-        """Return the data files of the fragment that are not open."""
-        return [data_file for data_file in self.fragment.files if data_file not in self._readers]
+    def closed_files(self) -> list[Callable[[], object]]:
+        """Return what opens the files of the fragment that are not open, a function for each."""
+        closed = [each for each in self.fragment.files if each not in self._readers]
+        opening: list[Callable[[], object]] = [partial(self.open_file, each) for each in closed]
+        if self.fragment.deletion_file is not None and self._deleted is None:
+            opening.append(lambda: self.deleted)
+        return opening
 
     def keep(self) -> FragmentReader:
         """Have the version keep this reader, unless it keeps another one; return the one kept."""

@@ -6,6 +6,7 @@ import os
 
 from lancefs.errors import LanceError, NotALanceTable
 from lancefs.storage import Store
+from lancefs.storage.filesystems import is_bucket
 from lancefs.table.versions import VERSIONS, web_hint
 
 # What files may be that are taken for tables, by their endings.
@@ -81,9 +82,13 @@ def _file_kind(store: Store) -> str | None:
 
     Web servers are not asked: they answer for directories as for files.
     """
-    url = store.url()
+    url, fs = store.url(), store.fs
     ending = url.partition("?")[0].rpartition("/")[2].rpartition(".")[2].lower()
-    if ending not in (*_ARCHIVES, *_FILES) if store.is_web else not store.fs.isfile(store.root):
+    if store.is_web:
+        is_file = ending in (*_ARCHIVES, *_FILES)
+    else:
+        is_file = not is_bucket(fs, store.root) and store.ask(lambda: fs.isfile(store.root), "")
+    if not is_file:
         return None
     if ending in _ARCHIVES:
         copied = "simplecache::" if store.is_web else ""

@@ -303,6 +303,10 @@ def _resolve(store: Store, ref: Ref) -> Resolved:
         file = None if ref.version is None else unlisted(where, ref.version)
         if file is not None:
             return Resolved(where, file, branch, store)
+        if ref.version is not None and isinstance(error, ReadFailed):
+            found = f"nor is there a manifest of version {ref.version} that may be read"
+            listing = error.__cause__ or error  # without the advice to name a version
+            raise ReadFailed(f"{listing.args[0]}; {found}") from listing
         if branch is None or isinstance(error, ReadFailed):
             raise
         raise _no_branch(store, branch) from None
@@ -323,7 +327,7 @@ def _as_of(store: Store, versions: Sequence[VersionFile], as_of: datetime) -> Ve
     """
 
     def committed(file: VersionFile) -> datetime:
-        return read_timestamp(store.file(file.path, file.size))
+        return read_timestamp(store.file(file.path, file.size, file.stamp))
 
     if committed(versions[-1]) <= as_of:  # by far the most frequent case
         return versions[-1]

@@ -110,7 +110,7 @@ def list_versions(store: Store, with_sizes: bool = True) -> VersionList:
             infos = {name: info for name, info in entries if info.get("type") != "directory"}
             names = list(infos)
     except ReadFailed as error:
-        raise ReadFailed(f"{error}{web_hint(store)}") from error
+        raise ReadFailed(f"{error.args[0]}{_listing_hint(store)}") from error
     # Of twenty digits, the highest are of the oldest version.
     v2 = _attached(sorted(_V2_NAMES.findall("/".join(["", *names, ""])), reverse=True))
     others = [name for name in names if len(name) != _V2_LENGTH]
@@ -268,7 +268,14 @@ def _mixed_schemes(store: Store, schemes: dict[Scheme, str]) -> CorruptFile:
     return error
 
 
+def _listing_hint(store: Store) -> str:
+    """Return the advice for stores that do not list, or not for everybody; empty for local ones."""
+    if store.is_local or store.is_web:
+        return web_hint(store)
+    return "; where the store does not let you list, name the version, as in version=7"
+
+
 def web_hint(store: Store) -> str:
     """Return the advice for web servers, which may be unable to list; empty for other stores."""
-    is_web = store.url().startswith(("http://", "https://"))
-    return "; where a server cannot list, name the version, as in version=7" if is_web else ""
+    hint = "; where a server cannot list, name the version, as in version=7"
+    return hint if store.is_web else ""

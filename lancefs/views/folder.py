@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
+from typing import TypeVar
 
 import fsspec
 
-from lancefs.storage.filesystems import is_folder
-from lancefs.storage.retries import retry
+from lancefs.storage import Store
+from lancefs.storage.filesystems import is_bucket, is_folder
 from lancefs.views.tree import Directory, Node
+
+T = TypeVar("T")
 
 
 class Folder(Directory):
@@ -30,10 +34,10 @@ class Folder(Directory):
 
     def exists(self) -> bool:
         """Return whether the directory exists."""
-        return bool(retry(lambda: self._fs.isdir(self.path), self.url))
+        return is_bucket(self._fs, self.path) or bool(self._ask(lambda: self._fs.isdir(self.path)))
 
     def children(self) -> dict[str, Node]:
-        entries = retry(lambda: self._fs.ls(self.path, detail=True), self.url)
+        entries = self._ask(lambda: self._fs.ls(self.path, detail=True))
         paths = [entry["name"].rstrip("/") for entry in entries if is_folder(self._fs, entry)]
         return {path.rpartition("/")[2]: Folder(self._fs, path) for path in sorted(paths)}
 
@@ -42,5 +46,8 @@ class Folder(Directory):
 
     def modified(self) -> datetime:
         """Return when the directory was last modified; raises as `modified` of `fs` does."""
-        modified: datetime = self._fs.modified(self.path)
+        modified: datetime = self._ask(lambda: self._fs.modified(self.path))
         return modified
+
+    def _ask(self, call: Callable[[], T]) -> T:
+        return Store(self._fs, self.path).ask(call, "")

@@ -380,18 +380,19 @@ class TableSession:
     def _identified(self, resolved: Resolved) -> tuple[Resolved, str | None]:
         """Return where a version is, and the store's identity of its manifest, if there is one.
 
-        Mostly from a listing; web servers, which list names only, are asked.
+        Mostly from a listing; stores that are asked for the manifest itself may have another one by
+        now, whose size and digest go with its identity: what is kept by it is what it identifies.
         """
         store, path = resolved.store, resolved.file.path
-        if store.is_web:  # whose `ukey` tells addresses apart, not bytes
+        if not store.is_local:
             resolved = resolved._replace(file=look_again(store, resolved.file))
-            return resolved, resolved.file.stamp
+            # Of web servers, `ukey` tells addresses apart, not bytes.
+            if store.is_web or resolved.file.stamp is not None:
+                return resolved, resolved.file.stamp
         try:
-            return resolved, str(store.fs.ukey(store.full(path)))
+            return resolved, str(store.ask(lambda: store.fs.ukey(store.full(path)), path))
         except FileNotFoundError as error:
             raise MissingFile.of(store.url(path), str(resolved.ref)) from cause(error)
-        except OSError as error:
-            raise ReadFailed(f"{store.url(path)}: {error}") from cause(error)
 
     def _key(self, resolved: Resolved) -> tuple[str, str | None, int]:
         return self.store.root, resolved.branch, resolved.file.version

@@ -91,6 +91,15 @@ def test_a_look_up_opens_the_files_of_a_small_table(tmp_path: Path) -> None:
     assert not data_files(path) & asked_for(fs)
 
 
+def test_a_look_up_reads_the_deletions_of_a_small_table(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.lance", fragments=3)
+    lance.dataset(path).delete("id % 100 = 7")
+    fs, dataset = opened(path)
+    dataset.scanner(filter="id = 1").explain()
+    assert {str(each) for each in (path / "_deletions").iterdir()} < asked_for(fs)
+    assert dataset.to_table(filter="id in (2507, 2508)")["id"].to_pylist() == [2508]
+
+
 def test_a_look_up_opens_no_files_of_a_large_table(tmp_path: Path) -> None:
     path = written(tmp_path / "t.lance", fragments=9)
     fs, dataset = opened(path)

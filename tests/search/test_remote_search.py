@@ -10,6 +10,7 @@ import pytest
 from store_doubles import SlowFileSystem
 from vector_tables import rows, write
 
+import lancefs
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
 from lancefs.table.open_version import OpenVersion
@@ -24,11 +25,13 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("remote") / "t.lance"
     write(path, rows(20_000, 32))
     lance.dataset(path).create_index("v", "IVF_PQ", num_partitions=20, num_sub_vectors=8)
+    # Imports what a search needs, during which the first requests would end.
+    lancefs.open(path).vector_search("v", QUERY).explain()
     return path
 
 
 def opened(table: Path) -> tuple[SlowFileSystem, LanceDataset]:
-    fs = SlowFileSystem(0.005)
+    fs = SlowFileSystem(0.03)
     return fs, LanceDataset(OpenVersion(resolve(Store(fs, str(table)))))
 
 
@@ -55,3 +58,21 @@ def test_the_first_search_reads_its_index_at_most_twice_the_next_once(table: Pat
     rounds_of_search(fs, dataset, 8)
     assert first <= 2 * index
     assert fs.bytes - first <= index
+
+
+def test_a_search_opens_the_files_of_a_small_table(tmp_path: Path) -> None:
+    """They are open when it is known which of them has the rows: rounds less."""
+    path = tmp_path / "t.lance"
+    write(path, rows(20_000, 32))
+    native = lance.dataset(path)
+    native.create_index("v", "IVF_PQ", num_partitions=20, num_sub_vectors=8)
+    native.delete("id % 1000 = 0")
+    fs, dataset = opened(path)
+    rounds_of_search(fs, dataset, 3)
+    asked = {request.removeprefix("GET ") for request in fs.requests}
+    assert {str(each) for each in path.glob("data/*")} < asked
+    assert {str(each) for each in path.glob("_deletions/*")} < asked
+    fs.requests.clear()
+    before = fs.rounds
+    assert dataset.nearest("v", QUERY, 5, columns=["id"], nprobes=3).num_rows == 5
+    assert fs.rounds - before <= 2

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from store_servers import WebServer, web_server
 from support import REPOSITORY
 
+from lancefs import forks
 from lancefs.errors import ReadFailed
 from lancefs.storage import Store
 from lancefs.storage.forked import usable_here
@@ -64,6 +66,24 @@ def test_a_dataset_on_s3_is_read_in_the_child(s3_options: dict[str, Any], expect
     answers = said(f"lambda: lancefs.open('s3://lake/t.lance', storage_options={s3_options!r})")
     count = str(expected.num_rows)
     assert answers == [count, count, f"0 {count}"]
+
+
+def test_a_child_opens_an_archive_anew(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would share the position of the open file with its parent, which reads, too."""
+    path = tmp_path / "lake.zip"
+    with zipfile.ZipFile(path, "w") as file:
+        for one in (home / "t.lance").rglob("*"):
+            file.write(one, one.relative_to(home))
+    fs = fsspec.filesystem("zip", fo=str(path), skip_instance_cache=True)
+    store = Store(fs, "t.lance")
+    assert store.fs is fs
+    monkeypatch.setattr(forks, "_generation", forks.generation() + 1)  # as in a child
+    anew = store.fs
+    assert anew.zip.fp is not fs.zip.fp
+    assert len(store.names("data")) == len(list((home / "t.lance" / "data").iterdir()))
+    assert store.below("data").fs is Store(fs, "t.lance").fs is anew
 
 
 OBSTORE = """

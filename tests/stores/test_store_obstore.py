@@ -16,8 +16,9 @@ from obstore.fsspec import FsspecStore
 from store_servers import BUCKET, Counts
 
 import lancefs
-from lancefs.errors import MissingFile, NotALanceTable, RefNotFound
+from lancefs.errors import MissingFile, NotALanceTable, ReadFailed, RefNotFound
 from lancefs.filesystem import LanceFileSystem
+from lancefs.views import open_tables
 
 PATH = "lake/t.lance"
 
@@ -69,6 +70,55 @@ def test_what_does_not_exist_is_named(store: FsspecStore) -> None:
         lancefs.open(PATH, version=9, filesystem=store)
     with pytest.raises(NotALanceTable, match=r"s3://lake/u\.lance: there is no such directory"):
         lancefs.open("lake/u.lance", filesystem=store)
+
+
+def test_what_is_refused_is_said_in_one_line(store: FsspecStore, s3_counts: Counts) -> None:
+    with pytest.raises(ReadFailed, match=r"cannot be listed.*NoSuchBucket") as error:
+        lancefs.open("no-bucket/t.lance", filesystem=store)
+    said = str(error.value)
+    assert "Debug source" not in said
+    assert "RetryError" not in said
+    assert said.count("s3://no-bucket/t.lance/_versions") == 1
+    assert said.endswith("where the store does not let you list, name the version, as in version=7")
+
+
+def test_a_bucket_is_a_folder(store: FsspecStore, s3_counts: Counts) -> None:
+    assert "t.lance" in LanceFileSystem(fo=BUCKET, fs=store).ls("", detail=False)
+    with pytest.raises(NotALanceTable, match=r"did you mean one of .*t\.lance"):
+        lancefs.open(BUCKET, filesystem=store)
+
+
+def test_a_view_of_a_table_that_is_made_anew_is_not_kept_as_the_new_one(
+    s3_options: dict[str, Any],
+    store: FsspecStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The listing of a moment ago may stand for a table that is gone, but not for longer."""
+    s3, copy = fsspec.filesystem("s3", **s3_options), f"{BUCKET}/anew.lance"
+
+    def make(number: int) -> None:
+        local = str(tmp_path / f"{number}.lance")
+        lance.write_dataset(pa.table({"n": [number] * (1000 + number)}), local)
+        if s3.exists(copy):
+            s3.rm(copy, recursive=True)
+        s3.put(local, copy, recursive=True)
+
+    def read() -> pa.Table:
+        with fs.open("versions/1.arrow") as file:
+            return pa.ipc.open_file(file).read_all()
+
+    fs = LanceFileSystem(fo=copy, fs=store)
+    monkeypatch.setattr(open_tables, "LISTED_SECONDS", 60.0)
+    make(1)
+    assert read()["n"].to_pylist() == [1] * 1001
+    make(2)
+    read()
+    monkeypatch.setattr(open_tables, "LISTED_SECONDS", 0.0)
+    try:
+        assert read()["n"].to_pylist() == [2] * 1002
+    finally:
+        s3.rm(copy, recursive=True)
 
 
 @pytest.mark.parametrize("which", [0, -1])

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import tarfile
 import threading
 import time
+import traceback
 import types
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +21,12 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from comparison import assert_same_table
+from fsspec import AbstractFileSystem
 from fsspec.implementations.dirfs import DirFileSystem
 from store_doubles import SlowFileSystem
 
 import lancefs
+from lancefs.errors import LanceError, NotALanceTable, ReadFailed
 from lancefs.filesystem import LanceFileSystem
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store, filesystems
@@ -101,6 +106,95 @@ def test_an_archive(archive: str, expected: pa.Table) -> None:
     fs = LanceFileSystem(fo="t.lance", fs=fsspec.filesystem("zip", fo=archive))
     assert fs.glob("versions/*.arrow") == [f"versions/{n}.arrow" for n in (1, 2, 3)]
     assert_same_table(pa.ipc.open_file(fs.cat("latest.arrow")).read_all(), expected)
+
+
+def test_what_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "lake.zip"
+    with pytest.raises(NotALanceTable, match=r"zip://t\.lance::.*lake\.zip: .*No such file"):
+        lancefs.open(f"zip://t.lance::{path}")
+    path.write_bytes(b"no archive")
+    with pytest.raises(ReadFailed, match=r"lake\.zip: cannot be opened: File is not a zip file"):
+        lancefs.open(f"zip://t.lance::{path}")
+    with pytest.raises(ReadFailed, match=r"ftp://me:\*\*\*@localhost:1/t\.lance: cannot be opened"):
+        lancefs.open("ftp://me:pw@localhost:1/t.lance")
+
+
+def test_no_secret_of_an_archive_is_shown() -> None:
+    secret = "hidden"
+    with pytest.raises(LanceError) as error:
+        lancefs.open(f"zip://t.lance::http://me:{secret}@localhost:1/lake.zip?token={secret}")
+    assert secret not in "".join(traceback.format_exception(error.value))
+
+
+@pytest.fixture
+def tarred(home: Path, tmp_path: Path) -> str:
+    """A tar archive with the table in it."""
+    path = tmp_path / "lake.tar"
+    with tarfile.open(path, "w") as file:
+        file.add(home / "t.lance", "t.lance")
+    return f"tar://t.lance::file://{path}"
+
+
+def test_threads_do_not_meet_in_an_archive_of_one_open_file(
+    tarred: str, expected: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = lancefs.open(tarred)
+    seek = tarfile._FileInFile.seek
+
+    def slow(*arguments: Any) -> int:
+        place = seek(*arguments)
+        time.sleep(0.0005)
+        return place
+
+    monkeypatch.setattr(tarfile._FileInFile, "seek", slow)
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: dataset.to_table(), range(8)):
+            assert_same_table(found, expected)
+
+
+class OneConnection(AbstractFileSystem):  # type: ignore[misc]
+    """Local files; requests that meet get wrong answers, as on a connection of FTP."""
+
+    protocol = "one"
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._files = fsspec.filesystem("file")
+        self._under_way = 0
+
+    def _ask(self, method: str, *arguments: Any) -> Any:
+        self._under_way += 1
+        time.sleep(0.0005)
+        try:
+            if self._under_way > 1:
+                raise OSError("125 Data connection already open")
+            return getattr(self._files, method)(*arguments)
+        finally:
+            self._under_way -= 1
+
+    def cat_file(self, path: str, start: Any = None, end: Any = None, **kwargs: Any) -> Any:
+        return self._ask("cat_file", path, start, end)
+
+    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> Any:
+        return self._ask("ls", path, detail)
+
+
+@pytest.mark.parametrize("kind", ["FTP", "SFTP"])
+def test_threads_do_not_meet_on_a_connection(
+    kind: str, home: Path, expected: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"fsspec.implementations.{kind.lower()}"
+    module: Any = types.ModuleType(name)  # in place of the real one, which may need a package
+    setattr(module, f"{kind}FileSystem", OneConnection)
+    monkeypatch.setitem(sys.modules, name, module)
+    fs = OneConnection()
+
+    def read(_: int) -> pa.Table:
+        return lancefs.open(str(home / "t.lance"), filesystem=fs).to_table()
+
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(read, range(8)):
+            assert_same_table(found, expected)
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import traceback
 from typing import Any
 
 import lance
@@ -14,7 +15,7 @@ from comparison import assert_same_table
 from store_servers import Counts
 
 import lancefs
-from lancefs.errors import NotALanceTable, RefNotFound
+from lancefs.errors import NotALanceTable, ReadFailed, RefNotFound
 from lancefs.filesystem import LanceFileSystem
 from lancefs.storage.filesystems import open_url, with_connections
 
@@ -38,6 +39,14 @@ def test_to_open_the_newest_version_takes_a_listing_and_a_read(
     assert dataset.count_rows() > 0
     lancefs.open(URL, storage_options=s3_options)
     assert s3_counts.requests == {"LIST": 2, "GET": 1}  # its manifest is kept
+
+
+def test_to_open_the_version_of_now_takes_no_more(
+    s3_options: dict[str, Any], s3_counts: Counts
+) -> None:
+    dataset = lancefs.open("s3://lake/t.lance", as_of="2100-01-01", storage_options=s3_options)
+    assert dataset.version == 3
+    assert s3_counts.requests == {"LIST": 1, "GET": 1}
 
 
 def test_a_scan_reads_each_footer_once(
@@ -120,3 +129,11 @@ def test_options_of_obstore_stay_as_they_are() -> None:
         "assert with_connections('s3', {'region': 'x'}) == {'region': 'x'}"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_secret_in_the_place_of_a_bucket_is_shown_nowhere(s3_options: dict[str, Any]) -> None:
+    """s3fs knows no credentials in URLs: it takes them for a part of the bucket's name."""
+    secret = "hidden"
+    with pytest.raises(ReadFailed, match=r"s3://key:\*\*\*@lake/t\.lance") as error:
+        lancefs.open(f"s3://key:{secret}@lake/t.lance", storage_options=s3_options)
+    assert secret not in "".join(traceback.format_exception(error.value))

@@ -1,0 +1,46 @@
+"""Files of a small remote table that are opened while indices are read, which tell the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from lancefs.table.open_version import OpenVersion
+from lancefs.threads import Threads, submit
+
+# Fragments of a remote table whose files are opened while its indices are read, at most: the last
+# 64 KiB of each data file are read.
+_FRAGMENTS = 8
+# Their files, deletion files among them.
+_FILES = 16
+
+
+@contextmanager
+def opening_files(version: OpenVersion) -> Iterator[None]:
+    """Open the files of a small remote table in the meantime.
+
+    The rows that indices name lie in some of them, and are read a round of requests earlier. A
+    file that cannot be opened fails the read that needs it, which opens it again.
+
+    Args:
+        version: The version; nothing is opened of a local or a large one.
+    """
+    closed = _closed_files(version)
+    if not 0 < len(closed) <= _FILES:
+        yield
+        return
+    with Threads(len(closed), "lancefs-open") as pool:
+        for open_one in closed:
+            submit(pool, _call, open_one)
+        yield
+
+
+def _closed_files(version: OpenVersion) -> list[Callable[[], object]]:
+    readers = version.readers
+    if version.files.store.is_local or len(readers) > _FRAGMENTS:
+        return []
+    return [open_one for reader in readers for open_one in reader.closed_files()]
+
+
+def _call(open_one: Callable[[], object]) -> object:
+    return open_one()
