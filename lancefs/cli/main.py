@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, TextIO
+from typing import Any
 
 import click
 
@@ -147,6 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code.
     """
     session = Session()
+    _open_closed_streams()
     _escape_what_is_not_encoded()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -210,27 +211,27 @@ def _usage_message(error: click.ClickException) -> str:
 
 
 def _print_error(text: str) -> None:
-    if sys.stderr is None:  # it is closed, and `print` would take standard output
-        return
     for line in text.split("\n"):
         print(printable(line), file=sys.stderr)
 
 
 def _flush() -> None:
-    for stream in _open_streams():
+    for stream in (sys.stdout, sys.stderr):
         stream.flush()
+
+
+def _open_closed_streams() -> None:
+    """Discard what is written to a standard stream that the process was started without."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  # open as long as the process
 
 
 def _escape_what_is_not_encoded() -> None:
     """Write characters that the encoding of the output lacks as escapes, and not as an error."""
-    for stream in _open_streams():
+    for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-
-
-def _open_streams() -> list[TextIO]:
-    """Return the standard streams of output that the process was started with."""
-    return [stream for stream in (sys.stdout, sys.stderr) if stream is not None]
 
 
 def _discard_output() -> int:
