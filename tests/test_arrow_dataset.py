@@ -27,6 +27,10 @@ READS = {
     "times": "lancefs.open({0!r}).to_table(filter=\"ts > timestamp '1970-01-01 00:00:03'\")",
     "remainder": "lancefs.open({0!r}).to_table(filter='id % 7 = 3 AND NOT id % 2 = 1')",
     "index": "assert lancefs.open({0!r}).count_rows('id = 5') == 1",
+    "zones": "assert lancefs.open({0!r}).count_rows('zone < 5') == 4",
+    "nearest": "assert len(lancefs.open({0!r}).nearest('vector', [1.0, 2.0], 3)) == 3",
+    "search": "assert len(lancefs.open({0!r}).search('78', k=3)) == 1",
+    "changes": "assert len(lancefs.open({0!r}).changes(1)) == 1",
     "shown": "from lancefs.showing import readable; readable(lancefs.open({0!r}).head(2))",
 }
 
@@ -37,10 +41,13 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = str(tmp_path_factory.mktemp("tables") / "t.lance")
     texts = pa.array([None if i % 7 == 0 else f"text {i}" for i in range(5_000)])
     times = pa.array(range(5_000), pa.timestamp("ms"))
-    columns = {"id": pa.array(range(5_000)), "text": texts, "ts": times}
+    numbers = pa.array(range(5_000))
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(range(10_000), pa.float32()), 2)
+    columns = {"id": numbers, "text": texts, "ts": times, "zone": numbers, "vector": vectors}
     lance.write_dataset(pa.table(columns), path)
     lance.dataset(path).delete("id = 2")
-    lance.dataset(path).create_scalar_index("id", "BTREE")
+    for column, kind in (("id", "BTREE"), ("zone", "ZONEMAP"), ("text", "INVERTED")):
+        lance.dataset(path).create_scalar_index(column, kind)
     return path
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lancefs.scan.constants import array_of, decimals_of_units, null_of, scalar_of
+from lancefs.datafile.constants import array_of, decimals_of_units, null_of, scalar_of
 
 VALUES: list[tuple[pa.DataType, list[Any]]] = [
     (pa.int8(), [-128, 127]),

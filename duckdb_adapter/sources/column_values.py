@@ -14,10 +14,10 @@ import pyarrow as pa
 from duckdb_adapter.sources.rows import Rows
 from duckdb_adapter.sources.value_counter import MAX_VALUES, ValueCounter, strides_of
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
+from lancefs.datafile.constants import array_of
 from lancefs.datafile.logical_types import decimal64_type
 from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
-from lancefs.scan.constants import array_of
 from lancefs.scan.scanner import LanceScanner
 from lancefs.scan.settings import BATCH_ROWS
 from lancefs.table.dictionary_columns import stored_items

@@ -22,7 +22,7 @@ from duckdb._sources.nodes import Binary, Col, In, Lit, Postfix, Unary, Untransl
 from duckdb._sources.to_arrow import to_arrow
 
 from duckdb_adapter.sources.rows import has_lengths
-from lancefs.scan.constants import array_of, null_of, scalar_of
+from lancefs.datafile.constants import array_of, null_of, scalar_of
 from lancefs.scan.sql_literals import has_units, is_binary, of_units
 
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {

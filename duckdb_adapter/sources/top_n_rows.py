@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from duckdb_adapter.sources.column_values import stored_type
 from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.buffers import Ints
-from lancefs.scan.constants import scalar_of
+from lancefs.datafile.constants import scalar_of
 
 # More rows than these are read as quickly with all others.
 _MAX_ROWS = 16 * 1024

@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from duckdb_adapter.identifiers import fold
 from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows, RowSource, as_filter_type
 from lancefs.datafile.buffers import to_arrow_numbers
+from lancefs.datafile.constants import array_of
 from lancefs.datafile.decimals import decimal64_array
 from lancefs.datafile.logical_types import decimal64_type
 from lancefs.errors import ColumnNotFound, UnsupportedFeature
 from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
-from lancefs.scan.constants import array_of
 from lancefs.scan.expressions import columns_of, evaluate_filter
 from lancefs.table.dictionary_columns import ENCODED
 from lancefs.threads import Threads, prefetch, submit

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.arrays import mask_of
 from lancefs.datafile.buffers import Ints, Mask
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest, KeyInterval
@@ -56,7 +57,7 @@ class BloomFilter(Zones):
         super().__init__(file, *numbers)
         if not pa.types.is_boolean(nulls.type) or nulls.null_count:
             raise file.damage("whether values are missing was expected of each zone")
-        self._has_null: Mask = np.asarray(nulls)
+        self._has_null: Mask = mask_of(nulls)
         self._kept: pa.Array | None = None
 
     @property

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.datafile.arrays import mask_of
 from lancefs.datafile.buffers import Ints
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import locating
@@ -152,7 +153,7 @@ class LabelList:
         values = pa.array([item.value for item in items], self._item_type)
         if pa.types.is_floating(self._item_type):  # -0.0 equals 0.0, and NaN is many
             keys = sort_keys(self._keys.fill_null(0))
-            known = np.asarray(self._keys.is_valid())
+            known = mask_of(self._keys.is_valid())
             return {
                 item: np.flatnonzero(
                     known & ((keys == value) | ((keys != keys) & (value != value)))

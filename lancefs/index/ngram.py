@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.buffers import Ints
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import locating
@@ -62,7 +63,7 @@ class NGram:
         (tokens,) = file.read(["tokens"])
         if not pa.types.is_uint32(tokens.type) or tokens.null_count:
             raise file.damage("tokens of type uint32 were expected")
-        self._tokens = np.asarray(tokens).astype(np.int64)
+        self._tokens = numbers_of(tokens).astype(np.int64)
         if (self._tokens[1:] <= self._tokens[:-1]).any():
             raise file.damage("the tokens are not in order")
         if len(self._tokens) and self._tokens[-1] >= _SPAN**_WINDOW:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lancefs.datafile.arrays import stored_values
+from lancefs.datafile.arrays import numbers_of, stored_values
 
 SortKeys: TypeAlias = npt.NDArray[Any]
 
@@ -64,9 +64,9 @@ def sort_keys(array: pa.Array) -> SortKeys:
     """
     data_type = array.type
     if pa.types.is_boolean(data_type):
-        return np.asarray(array.cast(pa.uint8()))
+        return numbers_of(array.cast(pa.uint8()))
     if pa.types.is_floating(data_type):
-        return np.asarray(array.cast(pa.float64()))
+        return numbers_of(array.cast(pa.float64()))
     if has_byte_keys(data_type):
         return as_keys(array.cast(pa.large_binary()).to_pylist(), np.dtype(object))
     if data_type.bit_width == 128:

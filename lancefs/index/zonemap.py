@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.buffers import Ints, Mask
+from lancefs.datafile.arrays import mask_of, numbers_of
+from lancefs.datafile.buffers import Ints, Mask, to_arrow_numbers
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest, KeyInterval
 from lancefs.index.sort_keys import SortKeys, as_keys, has_keys, sort_keys
@@ -44,13 +45,14 @@ class ZoneMap(Zones):
         super().__init__(file, *numbers)
         if maxima.type != self.data_type or nulls.null_count:
             raise file.damage("bounds of one type, and numbers in each zone, were expected")
-        self._has_null = np.asarray(nulls) > 0
+        counts = numbers_of(nulls)
+        self._has_null = counts > 0
         self._set_bounds(minima, maxima)
         # Zones with values and without bounds: of NaN only, or of types of which Lance has none.
-        self._is_open |= ~self._known & (np.asarray(nulls) < self._lengths)
+        self._is_open |= ~self._known & (counts < self._lengths)
         if "nan_count" in file.names:
             (nans,) = file.read(["nan_count"])
-            self._is_open |= np.asarray(nans.fill_null(1)) > 0
+            self._is_open |= numbers_of(nans, null=1) > 0
 
     @property
     def cost(self) -> int:
@@ -73,10 +75,10 @@ class ZoneMap(Zones):
 
     def _set_bounds(self, minima: pa.Array, maxima: pa.Array) -> None:
         """Keep the sort keys of the bounds, of zones that have any."""
-        self._known: Mask = np.asarray(minima.is_valid()) & np.asarray(maxima.is_valid())
-        if (self._known != np.asarray(minima.is_valid())).any():
+        self._known: Mask = mask_of(minima.is_valid()) & mask_of(maxima.is_valid())
+        if (self._known != mask_of(minima.is_valid())).any():
             raise self._file.damage("a zone with one bound")
-        rows = pa.array(np.flatnonzero(self._known))
+        rows = to_arrow_numbers(np.flatnonzero(self._known))
         self._lows, self._highs = (sort_keys(one.take(rows)) for one in (minima, maxima))
         self._is_open: Mask = np.zeros(len(minima), np.bool_)  # zones whose bounds say nothing
         if pa.types.is_floating(self.data_type):

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.buffers import Ints
 from lancefs.errors import CorruptFile
 from lancefs.index.files import IndexReader
@@ -39,9 +40,10 @@ class Zones(ABC):
         self, file: IndexReader, fragments: pa.Array, starts: pa.Array, lengths: pa.Array
     ) -> None:
         self._file = file
-        if any(one.null_count for one in (fragments, starts, lengths)):
+        columns = (fragments, starts, lengths)
+        if any(one.null_count or not pa.types.is_integer(one.type) for one in columns):
             raise file.damage("numbers in each zone were expected")
-        numbers = [np.asarray(one).astype(np.uint64) for one in (fragments, starts, lengths)]
+        numbers = [numbers_of(one).astype(np.uint64) for one in columns]
         if any((one >= 1 << OFFSET_BITS).any() for one in numbers):
             raise file.damage("a zone beyond the rows that a fragment may have")
         self._starts = (numbers[0] << np.uint64(OFFSET_BITS)) + numbers[1]

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.datafile.constants import scalar_of
 from lancefs.datafile.logical_types import is_list
-from lancefs.scan.constants import scalar_of
 
 Kind: TypeAlias = Literal["number", "time", "bool", "text", "bytes", "list", "vector", "other"]
 

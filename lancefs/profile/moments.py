@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.datafile.arrays import numbers_of
+
 
 class Extremes:
     """Keeps the least and the greatest value; NaN is neither."""
@@ -32,7 +34,7 @@ class Extremes:
 def _ends(values: pa.Array) -> pa.Array:
     """Return the least and the greatest value, as they are: also decimals of too many digits."""
     ends = pc.min_max(values)
-    return pa.array([ends["min"], ends["max"]], values.type)
+    return pa.concat_arrays([pa.repeat(ends[name], 1) for name in ("min", "max")])
 
 
 class Moments:
@@ -46,7 +48,7 @@ class Moments:
 
     def add(self, values: pa.Array) -> None:
         """Add numbers; those that are missing or NaN are passed over."""
-        numbers = values.drop_null().cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        numbers = numbers_of(values.drop_null().cast(pa.float64(), safe=False))
         if pa.types.is_floating(values.type):
             # Infinities are kept apart: the difference of two of them is no number.
             self._infinities.update(numbers[np.isinf(numbers)].tolist())

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import indices_of, mask_of, stored_values, valid_slots, value_type
 from lancefs.datafile.buffers import Mask, to_arrow_numbers
+from lancefs.datafile.constants import scalar_of
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels import between, holds, slots_of, take, within
 from lancefs.errors import InvalidFilter
@@ -31,7 +32,6 @@ from lancefs.scan.condition_trees import (
     conditions_of,
     text_match,
 )
-from lancefs.scan.constants import scalar_of
 from lancefs.scan.expressions import Comparison, ExpressionNode, Membership, TextPart
 from lancefs.scan.intervals import (
     Interval,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import spelled_out
+from lancefs.datafile.arrays import spelled_out, to_arrow
+from lancefs.datafile.blocks import FixedWidth
 from lancefs.datafile.buffers import Mask
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def check_claims(
     """
     from lancefs.index.claims import passing
 
-    rejected = pa.array(~passed)
+    rejected = to_arrow(FixedWidth(1, ~passed), pa.bool_(), None)
 
     def rejected_values(field_id: int) -> pa.Array:
         column = columns[field_id]

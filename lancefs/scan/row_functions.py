@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from lancefs.datafile.arrays import numbers_of, to_arrow, valid_slots
 from lancefs.datafile.blocks import FixedWidth
 from lancefs.datafile.buffers import Mask, number_dtype
+from lancefs.datafile.constants import scalar_of
 from lancefs.forks import Lock
 from lancefs.scan.half_floats import widen_type
 
@@ -103,7 +104,7 @@ def _array_has(context: Any, lists: _Values, value: _Values) -> pa.Array:
     if pa.types.is_floating(value.type):
         equal = pc.or_kleene(equal, pc.and_kleene(pc.is_nan(items), pc.is_nan(wanted)))
     has = np.zeros(len(lists), np.bool_)
-    has[numbers_of(parents.filter(pc.fill_null(equal, False)))] = True
+    has[numbers_of(parents.filter(pc.fill_null(equal, scalar_of(False, pa.bool_()))))] = True
     return to_arrow(FixedWidth(1, has), pa.bool_(), _valid(lists, value, len(lists)))
 
 

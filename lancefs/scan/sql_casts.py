@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import is_text, without_columns
-from lancefs.scan.constants import null_of, scalar_of
+from lancefs.datafile.constants import null_of, scalar_of
 from lancefs.scan.expressions import evaluate
 from lancefs.scan.sql_literals import (
     Value,

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.datafile.constants import array_of, scalar_of
 from lancefs.scan import row_functions
-from lancefs.scan.constants import array_of, scalar_of
 from lancefs.scan.sql_literals import has_units, is_number, of_units, unit_bounds
 from lancefs.scan.sql_operands import (
     UNKNOWN,

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.buffers import number_dtype
-from lancefs.scan.constants import array_of, decimals_of_units, scalar_of
+from lancefs.datafile.constants import array_of, decimals_of_units, scalar_of
 
 MomentKind: TypeAlias = Literal["date", "timestamp", "time"]
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import is_text, value_type
+from lancefs.datafile.constants import null_of
 from lancefs.datafile.fields import Field
-from lancefs.scan.constants import null_of
 from lancefs.scan.sql_literals import (
     Value,
     decimal_type,

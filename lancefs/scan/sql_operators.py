@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import is_text
+from lancefs.datafile.constants import array_of, scalar_of
 from lancefs.scan import row_functions
-from lancefs.scan.constants import array_of, scalar_of
 from lancefs.scan.sql_literals import (
     Moment,
     calculate,

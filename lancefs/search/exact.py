@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.arrays import mask_of, numbers_of
 from lancefs.index.vectors.distances import Metric, Vectors, distances
 from lancefs.search.best_rows import BestRows
 from lancefs.search.vector_query import vector_type
@@ -36,13 +37,13 @@ def compare_all(
     compared = 0
     step = max(1, _MAX_DISTANCES // len(queries))
     for batch in batches:
-        row_ids = np.asarray(batch.column(1))
+        row_ids = numbers_of(batch.column(1))
         for start in range(0, len(batch), step):
             part = batch.column(0).slice(start, step)
             ids = row_ids[start : start + step]
             found = distances(metric, matrix(part), queries)
             if part.null_count:
-                found[:, ~np.asarray(part.is_valid())] = np.nan
+                found[:, ~mask_of(part.is_valid())] = np.nan
             for one, row in zip(best, found, strict=True):
                 one.add(ids, row)
         compared += len(batch)
@@ -67,5 +68,5 @@ def matrix(vectors: pa.Array) -> Vectors:
         items.buffers()[1] or b"", dtype, len(items), items.offset * dtype.itemsize
     )
     if items.null_count:
-        values = np.where(np.asarray(items.is_valid()), values, dtype.type(0))
+        values = np.where(mask_of(items.is_valid()), values, dtype.type(0))
     return values.reshape(len(vectors), dimension)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from lancefs.datafile.arrays import to_arrow
+from lancefs.datafile.blocks import FixedWidth
+from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.forks import cached_property
 from lancefs.printable import plural
 from lancefs.search.found_rows import FoundRows, WantedRows
@@ -77,9 +81,9 @@ class HybridSearch:
         """
         fused = self._fused
         columns = {
-            DISTANCE.name: pa.array(fused.distances, mask=np.isnan(fused.distances)),
-            SCORE.name: pa.array(fused.scores, mask=np.isnan(fused.scores)),
-            self._fused_score.name: pa.array(fused.fused),
+            DISTANCE.name: _or_null(fused.distances),
+            SCORE.name: _or_null(fused.scores),
+            self._fused_score.name: to_arrow_numbers(fused.fused),
         }
         return self._found.table(fused.row_ids, columns)
 
@@ -97,3 +101,9 @@ class HybridSearch:
         if self._alpha is None:
             return by_ranks(nearest, texts, self._k)
         return by_values(nearest, texts, self._k, self._alpha)
+
+
+def _or_null(values: npt.NDArray[np.float32]) -> pa.Array:
+    """Return numbers as an Arrow array; null where there is none, which NaN stands for."""
+    known = ~np.isnan(values)
+    return to_arrow(FixedWidth(32, values), pa.float32(), None if known.all() else known)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.arrays import mask_of, numbers_of
+from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.errors import LanceError
 from lancefs.index.row_sets import Addresses, is_among
 from lancefs.index.segments import ColumnIndex
@@ -137,7 +139,7 @@ class IndexSearch:
             is_all = len(covered) == len(self._fragments)
             scanner = self._scanner(["_rowid"], None if is_all else covered)
             for batch in scanner.to_batches():
-                one.allowed.add(np.asarray(batch.column(0)))
+                one.allowed.add(numbers_of(batch.column(0)))
         return sum(one.allowed.num_rows for one in self._opened if one.allowed is not None)
 
     def _allowed(self) -> Ranked:
@@ -172,10 +174,10 @@ class IndexSearch:
                 own, some = ids, vectors
                 if len(candidates) > 1:
                     which = np.flatnonzero(is_among(ids, np.sort(candidate.row_ids)))
-                    own, some = ids[which], vectors.take(pa.array(which))
+                    own, some = ids[which], vectors.take(to_arrow_numbers(which))
                 found = distances(metric, matrix(some), vector[None, :])[0]
                 if some.null_count:
-                    found[~np.asarray(some.is_valid())] = np.nan
+                    found[~mask_of(some.is_valid())] = np.nan
                 one.add(own, found)
         if query.refine_factor is not None or self._uncovered:
             self.notes.append(f"refined: {plural(len(wanted), 'vector')} compared by {metric}")

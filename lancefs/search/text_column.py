@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.buffers import Mask
 from lancefs.datafile.fields import Field
 from lancefs.errors import LanceError, UnsupportedFeature
@@ -259,7 +260,7 @@ class TextColumn:
         there = [number for number in self._fragments if number in set(covered)]
         if there:
             for batch in self._rows.scanner_of([ROW_ID.name], there).to_batches():
-                allowed.add(np.asarray(batch.column(0)))
+                allowed.add(numbers_of(batch.column(0)))
         return allowed
 
     def find(self, query: LeafQuery, k: int | None) -> Scored:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.datafile.fields import Field
 from lancefs.forks import cached_property
 from lancefs.index.text.text_indices import TextIndices, text_indices_of
@@ -127,7 +128,7 @@ class TextSearch:
             ImportError: The index holds stems of words, and snowballstemmer is not installed.
         """
         found = self.found
-        return self._found.table(found.row_ids, {SCORE.name: pa.array(found.scores)})
+        return self._found.table(found.row_ids, {SCORE.name: to_arrow_numbers(found.scores)})
 
     @property
     def found(self) -> Scored:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.forks import cached_property
 from lancefs.index.vectors.distances import Metric
 from lancefs.printable import plural
@@ -75,9 +76,9 @@ class VectorSearch:
         row_ids = np.concatenate([one.row_ids for one in found])
         distances = np.concatenate([one.distances for one in found])
         numbers = np.repeat(np.arange(len(found), dtype=np.int32), [len(one[0]) for one in found])
-        columns = {DISTANCE.name: pa.array(distances)}
+        columns = {DISTANCE.name: to_arrow_numbers(distances)}
         if self._query.is_batch:
-            columns[QUERY_INDEX.name] = pa.array(numbers)
+            columns[QUERY_INDEX.name] = to_arrow_numbers(numbers)
         return self._found.table(row_ids, columns)
 
     @property

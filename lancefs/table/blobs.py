@@ -17,9 +17,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from lancefs.datafile.arrays import bitmap, children_of, mask_of, with_children
+from lancefs.datafile.arrays import bitmap, children_of, mask_of, numbers_of, with_children
 from lancefs.datafile.blocks import Array, Ints, Mask, offsets_of
 from lancefs.datafile.fields import Field
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
@@ -185,7 +184,7 @@ def _group_by(keys: Array, rows: Ints) -> Iterator[tuple[int, Ints]]:
 def _numbers(array: pa.StructArray, name: str) -> Array:
     index = array.type.get_field_index(name)
     # The fields of a null row may hold anything, nulls included.
-    values: Array = pc.fill_null(array.field(index), 0).to_numpy(zero_copy_only=False)
+    values: Array = numbers_of(array.field(index), null=0)
     return values
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.blocks import Mask
 from lancefs.datafile.buffers import Ints
 from lancefs.datafile.fields import Field
@@ -98,7 +99,7 @@ def pair_rows(
     both = pa.chunked_array(keys, pa.large_binary()).combine_chunks()
     if isinstance(both, pa.ChunkedArray):
         both = both.chunk(0)
-    codes = pc.dictionary_encode(both).indices.to_numpy()
+    codes = numbers_of(pc.dictionary_encode(both).indices)
     codes_old, codes_new = codes[: len(keys[0])], codes[len(keys[0]) :]
     _check_unique(sides[0], codes_old)
     _check_unique(sides[1], codes_new)

@@ -25,13 +25,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.datafile.arrays import mask_of, numbers_of
 from lancefs.datafile.blocks import Mask
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
+from lancefs.datafile.constants import array_of, scalar_of
 from lancefs.datafile.fields import Field
 from lancefs.errors import UnsupportedFeature
 from lancefs.forks import cached_property
@@ -69,6 +72,7 @@ AFTER = "update_postimage"
 CHANGE_TYPE = pa.field("_change_type", pa.string(), nullable=False)
 COMMIT_VERSION = pa.field("_commit_version", pa.int64(), nullable=False)
 COMMIT_TIMESTAMP = pa.field("_commit_timestamp", pa.timestamp("us", tz="UTC"), nullable=False)
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 _ADDED = (ROW_ID.to_arrow(), CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 # Added where rows are compared by a key: the columns whose values an update changed.
 CHANGED_COLUMNS = pa.field("_changed_columns", pa.list_(pa.string()))
@@ -240,7 +244,7 @@ class _Comparison:
         groups = np.repeat([0, 1, 1, 2], [len(deleted), len(before), len(after), len(inserted)])
         places = np.concatenate([np.arange(len(table)) for table in tables])
         table = pa.concat_tables(tables)
-        order = np.lexsort((places, groups, table["_commit_version"].to_numpy()))
+        order = np.lexsort((places, groups, numbers_of(table["_commit_version"].combine_chunks())))
         return table.take(to_arrow_numbers(order))
 
     @cached_property
@@ -374,8 +378,8 @@ class _Comparison:
         table = np.array(masks, np.bool_).reshape(len(names), len(before)).T
         ends = np.concatenate([[0], np.cumsum(table.sum(axis=1))])
         which = to_arrow_numbers(np.nonzero(table)[1])
-        items = pa.array(names, pa.string()).take(which)
-        return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), items)
+        items = array_of(names, pa.string()).take(which)
+        return pa.ListArray.from_arrays(to_arrow_numbers(ends.astype(np.int32)), items)
 
     def _compare_moved(self, old: VersionRows, new: VersionRows) -> None:
         """Collect updates among pairs of rows with the same id, newer rows in scan order."""
@@ -436,16 +440,19 @@ class _Comparison:
         wanted = [pair.old if is_old else pair.field for pair in self.columns.pairs]
         read = iter(read_rows(version, [one for one in wanted if one is not None], rows))
         schema = changes_schema(self.until.manifest.fields)
-        stamps = [self.timeline.timestamps[version] for version in rows.commits.tolist()]
+        since_epoch = [
+            (self.timeline.timestamps[version] - _EPOCH) // _MICROSECOND
+            for version in rows.commits.tolist()
+        ]
         columns = [
             pa.nulls(len(rows), shown.type) if one is None else _of_type(next(read), shown.type)
             for one, shown in zip(wanted, schema, strict=False)
         ]
         columns += [
-            pa.array(ids_of(version, rows)),
-            pa.repeat(change, len(rows)),
-            pa.array(rows.commits),
-            pa.array(stamps, COMMIT_TIMESTAMP.type),
+            to_arrow_numbers(ids_of(version, rows)),
+            pa.repeat(scalar_of(change, CHANGE_TYPE.type), len(rows)),
+            to_arrow_numbers(rows.commits),
+            array_of(since_epoch, pa.int64()).cast(COMMIT_TIMESTAMP.type),
         ]
         if self.key is not None:
             schema = schema.append(CHANGED_COLUMNS)
@@ -460,7 +467,7 @@ def _of_type(values: pa.ChunkedArray, data_type: pa.DataType) -> pa.ChunkedArray
 
 
 def _differ(old: pa.LargeBinaryArray, new: pa.LargeBinaryArray) -> Mask:
-    differ: Mask = pc.not_equal(old, new).to_numpy(zero_copy_only=False)
+    differ: Mask = mask_of(pc.not_equal(old, new))
     return differ
 
 

@@ -13,12 +13,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.datafile.arrays import mask_of
+from lancefs.datafile.arrays import mask_of, numbers_of
 from lancefs.datafile.blocks import Mask
+from lancefs.datafile.constants import scalar_of
 from lancefs.datafile.logical_types import is_variable_width
 from lancefs.errors import UnsupportedFeature
 
 _BINARY = pa.large_binary()
+_NOTHING = scalar_of(b"", _BINARY)
 
 
 def encode_rows(arrays: Sequence[pa.Array], rows: int) -> pa.LargeBinaryArray:
@@ -50,7 +52,7 @@ def unmatched(old: pa.LargeBinaryArray, new: pa.LargeBinaryArray) -> tuple[Mask,
     both = pa.chunked_array([old, new], _BINARY).combine_chunks()
     if isinstance(both, pa.ChunkedArray):
         both = both.chunk(0)
-    codes = pc.dictionary_encode(both).indices.to_numpy()
+    codes = numbers_of(pc.dictionary_encode(both).indices)
     codes_old, codes_new = codes[: len(old)], codes[len(old) :]
     kinds = int(codes.max()) + 1 if len(codes) else 0
     pairs = np.minimum(
@@ -80,7 +82,7 @@ def _encode(array: pa.Array) -> pa.LargeBinaryArray:
         return _encode(array.dictionary_decode())
     if pa.types.is_boolean(data_type):
         return _encode(array.cast(pa.uint8()))
-    validity = _from_matrix(array.is_valid().cast(pa.uint8()).to_numpy().reshape(-1, 1))
+    validity = _from_matrix(mask_of(array.is_valid()).view(np.uint8).reshape(-1, 1))
     if pa.types.is_struct(data_type):
         members = [_encode(member) for member in array.flatten()]  # null where the struct is
         return _join([validity, *members])
@@ -96,7 +98,7 @@ def _encode_lists(array: pa.Array) -> list[pa.LargeBinaryArray]:
     if pa.types.is_map(array.type):
         item = pa.struct([array.type.key_field, array.type.item_field])
         array = array.cast(pa.list_(pa.field("entries", item, nullable=False)))
-    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy().astype(np.int64)
+    lengths = numbers_of(pc.list_value_length(array), null=0).astype(np.int64)
     items = _encode(array.flatten())  # leaves out the items of null lists
     bounds = np.frombuffer(items.buffers()[1], np.int64, len(items) + 1, items.offset * 8)
     ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
@@ -110,8 +112,8 @@ def _encode_lists(array: pa.Array) -> list[pa.LargeBinaryArray]:
 
 def _encode_texts(array: pa.Array) -> list[pa.LargeBinaryArray]:
     """Encode strings and binary as the lengths and the bytes."""
-    data = pc.fill_null(array.cast(_BINARY), b"")
-    lengths = pc.binary_length(data).to_numpy().astype(np.int64)
+    data = pc.fill_null(array.cast(_BINARY), _NOTHING)
+    lengths = numbers_of(pc.binary_length(data)).astype(np.int64)
     return [_from_matrix(lengths.view(np.uint8).reshape(-1, 8)), data]
 
 
@@ -145,4 +147,4 @@ def _from_matrix(values: npt.NDArray[np.uint8]) -> pa.LargeBinaryArray:
 def _join(parts: Sequence[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
     if len(parts) == 1:
         return parts[0]
-    return pc.binary_join_element_wise(*parts, pa.scalar(b"", _BINARY))
+    return pc.binary_join_element_wise(*parts, _NOTHING)

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import Ints
 from lancefs.errors import CorruptFile, UnsupportedFeature
@@ -137,11 +138,11 @@ class ListedPostings:
         values = lists.flatten()
         if values.type != pa.int32() or values.null_count:
             raise CorruptFile(f"positions are {values.type}; int32 was expected")
-        counts = np.asarray(lists.value_lengths())
+        counts = numbers_of(lists.value_lengths())
         if not np.array_equal(counts, postings.frequencies):
             raise CorruptFile("a document has other positions than it has the token")
         starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-        places = np.asarray(values).astype(np.int64)
+        places = numbers_of(values).astype(np.int64)
         ascends = np.diff(places, prepend=-1) > 0
         ascends[starts[:-1]] = True  # each document has at least one place, and begins anew
         if (places < 0).any() or not ascends.all():
@@ -158,8 +159,8 @@ class ListedPostings:
             raise CorruptFile(f"rows are {rows.type}, and their frequencies {frequencies.type}")
         if rows.null_count or frequencies.null_count:
             raise CorruptFile("a row or a frequency is missing")
-        documents = self._documents(np.asarray(rows))
-        counts: npt.NDArray[np.float32] = np.asarray(frequencies)
+        documents = self._documents(numbers_of(rows))
+        counts: npt.NDArray[np.float32] = numbers_of(frequencies)
         # Comparing refuses NaN, too.
         if not ((counts >= 1) & (counts <= self._lengths[documents])).all():
             raise CorruptFile("a document has a token more often than it has tokens, or never")

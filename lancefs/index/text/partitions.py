@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.buffers import Array, Ints
 from lancefs.errors import CorruptFile, locating
 from lancefs.index.files import IndexReader
@@ -307,7 +308,7 @@ def read_documents(reader: IndexReader) -> tuple[Addresses, Numbers32]:
 def _numbers(reader: IndexReader, values: pa.Array, dtype: Any) -> npt.NDArray[Any]:
     if values.null_count or values.type != pa.from_numpy_dtype(dtype):
         raise reader.damage(f"numbers are {values.type}; {np.dtype(dtype)} was expected")
-    return np.asarray(values)
+    return numbers_of(values)
 
 
 def read_tokens(reader: IndexReader, format: str) -> TokenMap:

@@ -18,6 +18,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.datafile.constants import scalar_of
 from lancefs.errors import CorruptFile
 from lancefs.index.text.fuzzy import FuzzyWord
 
@@ -83,7 +84,7 @@ class ListedTokens:
 
     def get(self, token: str) -> int | None:
         """Return the number of a token; None if there is no such token."""
-        position = pc.index(self._tokens, pa.scalar(token, self._tokens.type)).as_py()
+        position = pc.index(self._tokens, scalar_of(token, self._tokens.type)).as_py()
         return None if position < 0 else int(self._numbers[position].as_py())
 
     def similar(self, word: FuzzyWord, most: int) -> list[str]:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
-import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lancefs.datafile.arrays import numbers_of
 from lancefs.errors import CorruptFile
 from lancefs.index.vectors.distances import Floats, Vectors
 
@@ -62,4 +62,4 @@ def matrix_of_lists(lists: pa.Array, length: int) -> Codes:
     values = lists.flatten()
     if values.null_count:
         raise CorruptFile("a vector or code lacks a number")
-    return np.asarray(values).reshape(len(lists), length)
+    return numbers_of(values).reshape(len(lists), length)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.buffers import Array, Ints
 from lancefs.errors import CorruptFile
 from lancefs.index.files import IndexReader
@@ -86,7 +87,7 @@ class RotatedCodes:
         for name, column in (("add", added), ("scale", scales)):
             if column.type != pa.float32() or column.null_count:
                 raise CorruptFile(f"factors of type {column.type}; floats were expected")
-            found[name] = np.asarray(column)
+            found[name] = numbers_of(column)
             if not np.isfinite(found[name]).all():
                 raise CorruptFile("a factor is not finite")
         return found

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.buffers import Ints
 from lancefs.datafile.value_widths import min_value_bytes
 from lancefs.errors import locating
@@ -65,7 +66,7 @@ class TwoFiles:
             if row_ids.null_count or row_ids.type != "uint64":
                 raise self._vectors.damage("row numbers of type uint64 were expected")
             with locating(self._vectors.url, "partition"):
-                yield Partition(np.asarray(row_ids), self.stored.codes(columns))
+                yield Partition(numbers_of(row_ids), self.stored.codes(columns))
 
 
 def described(index: IndexReader) -> tuple[str, Metric]:
