@@ -23,6 +23,7 @@ from leaks import forget_views, no_thread_is_left
 
 import lancefs
 from lancefs import forks
+from lancefs.datafile import buffers
 from lancefs.datafile.kernels import calls
 from lancefs.errors import ReadFailed
 from lancefs.lance_dataset import LanceDataset
@@ -217,3 +218,16 @@ def test_an_interrupt_comes_out_of_a_kernel_as_what_it_is(table: str) -> None:
         assert dataset.take(rows) == expected
 
     assert each_step(lambda: dataset.take(rows), calls.__file__, is_right) > 0
+
+
+def test_a_limit_of_memory_ends_with_the_read_that_was_interrupted(table: str) -> None:
+    trusted = lancefs.open(table, max_memory=100_000_000)
+    small = lancefs.open(table, max_memory=200_000)
+
+    def read_another() -> None:
+        with buffers.expanding(None, 1):
+            buffers.reserve(10_000_000)
+
+    steps = each_step(lambda: small.head(5), buffers.__file__, read_another)
+    assert steps > 20
+    assert trusted.to_table().num_rows == small.count_rows()

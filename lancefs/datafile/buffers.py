@@ -8,8 +8,7 @@ where fewer rows are read, by `reserve` for what does not, such as the dictionar
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -38,17 +37,13 @@ class _Thread(threading.local):
 
     Attributes:
         pool: The memory pool of new arrays; None for Arrow's default pool.
-        most: Bytes that are left of the limit of `limited`; None for no limit.
-        left: Bytes that are left of the budget of `expanding`; None where no read has begun.
-        ratio: How many times as many bytes a byte of a file may expand to for free.
-        advice: What the error says if the budget is exceeded.
+        limit: The last `limited`, which may have ended.
+        budget: The last `expanding` that was no part of another one; it may have ended.
     """
 
     pool: pa.MemoryPool | None = None
-    most: int | None = None
-    left: int | None = None
-    ratio: int = _PLAIN_RATIO
-    advice: str = ""
+    limit: limited | None = None
+    budget: expanding | None = None
 
 
 _THREAD = _Thread()
@@ -58,28 +53,65 @@ class TooLarge(Exception):
     """The values of a read have more bytes than its limits allow; fewer rows may fit."""
 
 
-@contextmanager
-def limited(most: int | None) -> Iterator[None]:
+class _MemoryScope:
+    """Code of one thread, in a `with` statement.
+
+    Whether it is inside is told by a lock, which functions of C take and release: in a method of
+    ours an interrupt could come before the end is noted, which would then last for ever.
+    """
+
+    __slots__ = ("_inside",)
+
+    def __init__(self) -> None:
+        self._inside = threading.Lock()
+
+    @property
+    def __enter__(self) -> Callable[[], bool]:
+        self._begin()
+        return self._inside.__enter__
+
+    @property
+    def __exit__(self) -> Callable[[type[BaseException] | None, Any, Any], None]:
+        return self._inside.__exit__
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether it has begun and not ended."""
+        return self._inside.locked()
+
+    def _begin(self) -> None:
+        """Have the thread know of it, just before it begins."""
+        raise NotImplementedError
+
+
+class limited(_MemoryScope):  # used as a verb
     """Limit the bytes of the values that this thread decodes.
 
     The metadata of pages does not give the decoded size of values that are looked up in a
     dictionary or decompressed one by one, nor of all strings. A read may therefore turn out to be
-    too large while it decodes: the limit stops it before the bytes are allocated.
+    too large while it decodes: the limit stops it before the bytes are allocated, by `TooLarge`.
 
     Args:
         most: Bytes; None for no limit.
 
-    Raises:
-        TooLarge: The values have more bytes.
+    Attributes:
+        left: Bytes that are left of the limit; None for no limit.
+        outer: The one around it.
     """
-    before, _THREAD.most = _THREAD.most, most
-    try:
-        yield
-    finally:
-        _THREAD.most = before
+
+    __slots__ = ("left", "outer")
+
+    def __init__(self, most: int | None) -> None:
+        super().__init__()
+        self.left = most
+        self.outer: limited | None = None
+
+    def _begin(self) -> None:
+        self.outer = _innermost()
+        _THREAD.limit = self
 
 
-class expanding:  # used as a verb
+class expanding(_MemoryScope):  # used as a verb
     """Give a read of this thread a budget of memory, for all that its bytes expand to.
 
     A read within another one shares the budget of that one.
@@ -89,28 +121,39 @@ class expanding:  # used as a verb
             they are many times as many as in the file.
         columns: Number of columns that are read.
         default: Bytes of the default, without those of the columns.
+
+    Attributes:
+        left: Bytes that are left of the budget.
+        ratio: How many times as many bytes a byte of a file may expand to for free.
+        advice: What the error says if the budget is exceeded.
     """
 
-    __slots__ = ("_before", "_default", "_max_memory")
+    __slots__ = ("advice", "left", "ratio")
 
     def __init__(self, max_memory: int | None, columns: int, default: int = MAX_MEMORY) -> None:
-        self._max_memory = max_memory
-        self._default = default + columns * _COLUMN_MEMORY
+        super().__init__()
+        self.left, self.ratio, self.advice = default + columns * _COLUMN_MEMORY, _PLAIN_RATIO, ""
+        if max_memory is not None:
+            self.left, self.ratio = max_memory, 0
+            self.advice = f"max_memory is {max_memory:,}; pass a larger one"
 
-    def __enter__(self) -> None:
-        thread = _THREAD
-        self._before = thread.left
-        if thread.left is not None:
-            return
-        if self._max_memory is None:
-            thread.left = self._default
-        else:
-            thread.left, thread.ratio = self._max_memory, 0
-            thread.advice = f"max_memory is {self._max_memory:,}; pass a larger one"
+    def _begin(self) -> None:
+        if _budget() is None:
+            _THREAD.budget = self
 
-    def __exit__(self, *error: object) -> None:
-        if self._before is None:
-            _THREAD.left, _THREAD.ratio, _THREAD.advice = None, _PLAIN_RATIO, ""
+
+def _innermost() -> limited | None:
+    """Return the innermost `limited` that this thread is inside of."""
+    found = _THREAD.limit
+    while found is not None and not found.is_inside:
+        found = _THREAD.limit = found.outer
+    return found
+
+
+def _budget() -> expanding | None:
+    """Return the budget of the read of this thread; None where none has begun."""
+    found = _THREAD.budget
+    return found if found is not None and found.is_inside else None
 
 
 def room(stored: int, is_whole: bool) -> int:
@@ -120,10 +163,12 @@ def room(stored: int, is_whole: bool) -> int:
         stored: Bytes of the file that they are decoded from.
         is_whole: Whether `reserve` is to allow them; else `check_size`.
     """
-    thread = _THREAD
-    if thread.most is not None and not is_whole:
-        return thread.most
-    return (MAX_MEMORY if thread.left is None else thread.left) + thread.ratio * stored
+    limit, budget = _innermost(), _budget()
+    if limit is not None and limit.left is not None and not is_whole:
+        return limit.left
+    if budget is None:
+        return MAX_MEMORY + _PLAIN_RATIO * stored
+    return budget.left + budget.ratio * stored
 
 
 def check_size(size: int, stored: int = 0) -> None:
@@ -137,12 +182,13 @@ def check_size(size: int, stored: int = 0) -> None:
         TooLarge: The bytes do not fit into what is left of the limit; see `limited`.
         MemoryLimitExceeded: There is no limit, and they do not fit into the budget.
     """
-    if _THREAD.most is None:
+    limit = _innermost()
+    if limit is None or limit.left is None:
         reserve(size, stored)
         return
-    if size > _THREAD.most:
+    if size > limit.left:
         raise TooLarge(f"values of {size} bytes")
-    _THREAD.most -= size
+    limit.left -= size
 
 
 def reserve(size: int, stored: int = 0) -> None:
@@ -157,20 +203,20 @@ def reserve(size: int, stored: int = 0) -> None:
             limit (see `limited`).
         MemoryLimitExceeded: They do not fit, and there is no limit.
     """
-    thread = _THREAD
-    excess = size - thread.ratio * stored
+    budget = _budget()
+    excess = size - (_PLAIN_RATIO if budget is None else budget.ratio) * stored
     if excess <= 0:
         return
-    left = MAX_MEMORY if thread.left is None else thread.left
-    if excess > left:
-        if thread.most is not None:
+    if excess > (MAX_MEMORY if budget is None else budget.left):
+        limit = _innermost()
+        if limit is not None and limit.left is not None:
             raise TooLarge(f"{size} bytes")
-        advice = thread.advice or (
+        advice = (budget.advice if budget is not None else "") or (
             "if the table is to be trusted, pass max_memory=, in bytes, where it is opened"
         )
         raise MemoryLimitExceeded(f"{stored:,} bytes would expand to {size:,}, too many; {advice}")
-    if thread.left is not None:
-        thread.left -= excess
+    if budget is not None:
+        budget.left -= excess
 
 
 def spare_memory() -> None:
