@@ -55,20 +55,21 @@ def test_queries_that_need_all_rows_read_them_at_once(
 
 
 @pytest.mark.parametrize(
-    "query",
+    ("query", "rows"),
     [
-        "FROM {t}",
-        "SELECT id FROM {t} LIMIT 3",
-        "SELECT sum(half) FROM {t} LIMIT 1",
-        "SELECT max(id) FROM (SELECT id, half FROM {t} LIMIT 5) GROUP BY half ORDER BY 1 LIMIT 2",
-        "WITH a AS (SELECT level FROM {t} LIMIT 5) SELECT level, count(*) FROM a GROUP BY 1",
+        ("FROM {t}", 2048),
+        ("SELECT sum(half) FROM {t} LIMIT 1", 2048),
+        ("SELECT id + 1 FROM {t} LIMIT 3", 2048),
+        ("SELECT id FROM {t} LIMIT 3", 3),
+        ("SELECT max(id) FROM (SELECT id, half FROM {t} LIMIT 5) GROUP BY half LIMIT 2", 5),
+        ("WITH a AS (SELECT level FROM {t} LIMIT 5) SELECT level, count(*) FROM a GROUP BY 1", 5),
     ],
 )
 def test_other_queries_read_a_few_rows_first(
-    table: Path, limits: list[int | None], query: str
+    table: Path, limits: list[int | None], query: str, rows: int
 ) -> None:
     assert connect("install").execute(query.format(t=f"'{table}'")).fetchone() is not None
-    assert limits[0] == 2048
+    assert limits[0] == rows
 
 
 @pytest.mark.parametrize(
