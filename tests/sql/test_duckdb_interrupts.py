@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roads import run_python
+from roads import needs_install, run_python
 
 QUERY = """
 import signal, time
@@ -71,5 +71,6 @@ with duckdb.connect() as con:
 """
 
 
+@needs_install
 def test_an_interrupt_while_a_database_is_opened_comes_out_as_one() -> None:
     assert int(run_python(OPENING)) > 0

@@ -361,9 +361,10 @@ def test_a_long_table_comes_whole_in_longer_batches(
     monkeypatch.setattr(scanned_rows, "_MIN_SHARE", 0)
     query = f"SELECT count(*), sum(a), min(a), max(a) FROM '{long}'"
     assert con.execute(query).fetchone() == (1_000_000, 499_999_500_000, 0, 999_999)
-    *_, rows = scans[-1]  # behind a look at the first values, unless another test took it
+    rows = [count for _, _, counts in scans for count in counts]
     assert max(rows) > BATCH_ROWS
-    assert sum(rows) == 1_000_000
+    # The first values are looked at before, unless another test has done so.
+    assert sum(rows) - 1_000_000 in (0, 8192)
 
 
 def test_a_query_that_may_need_few_rows_gets_few_first(
