@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckdb_adapter.duckdb_ranges import check_range, is_limited
+from lancefs.datafile.constants import array_of
 
 _MAX_DIGITS = 38
 _MAX_ITEMS = 100_000  # of an array, and of all arrays in it
@@ -83,6 +84,9 @@ def loses_filters(kind: pa.DataType) -> bool:
 
 def cast_for_duckdb(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Convert values to what `readable_type` said."""
+    if pa.types.is_dictionary(kind) and array.type == kind and not len(array.dictionary):
+        # DuckDB 1.4 reads the first string of a dictionary, also where all values are missing.
+        return pa.DictionaryArray.from_arrays(array.indices, array_of([""], kind.value_type))
     if array.type == kind:
         return array
     if isinstance(array, pa.ExtensionArray):

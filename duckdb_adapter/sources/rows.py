@@ -444,8 +444,9 @@ def conform_to_schema(
     """
     position = schema.get_field_index(COUNT_COLUMN)
     limited = [index for index, kind in enumerate(schema.types) if is_limited(kind)]
+    is_encoded = any(map(pa.types.is_dictionary, schema.types))
     for batch in batches:
-        if not limited and batch.schema == schema:
+        if not (limited or is_encoded) and batch.schema == schema:
             yield batch
             continue
         arrays = list(batch.columns)

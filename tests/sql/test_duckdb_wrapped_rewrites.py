@@ -179,3 +179,14 @@ def test_prepared_statements_and_stored_rows(native: Any, table: Path) -> None:
     assert con.execute("EXECUTE counted(2500)").fetchall() == [(489,)]
     con.execute(f"CREATE TABLE stored AS SELECT host, count(*) AS n FROM '{table}' GROUP BY host")
     assert con.execute("SELECT sum(n) FROM stored").fetchall() == [(2940,)]
+
+
+def test_texts_are_grouped_of_which_a_fragment_has_none(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.lance")
+    for texts in (["x", "y", "z", "x"], [None]):
+        columns = {"a": pa.array(texts * 400, pa.string()), "b": ["p", "q"] * (len(texts) * 200)}
+        lance.write_dataset(pa.table(columns), path, mode="append" if texts == [None] else "create")
+    query = f"SELECT a, b, count(*), sum(length(a)) FROM '{path}' GROUP BY ALL ORDER BY a, b"
+    found = connect("wrap").execute(query).fetchall()
+    assert found[-2:] == [(None, "p", 200, None), (None, "q", 200, None)]
+    assert sum(count for _, _, count, _ in found) == 2000
