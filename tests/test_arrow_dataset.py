@@ -46,8 +46,10 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> str:
     columns = {"id": numbers, "text": texts, "ts": times, "zone": numbers, "vector": vectors}
     lance.write_dataset(pa.table(columns), path)
     lance.dataset(path).delete("id = 2")
-    for column, kind in (("id", "BTREE"), ("zone", "ZONEMAP"), ("text", "INVERTED")):
+    for column, kind in (("id", "BTREE"), ("zone", "ZONEMAP")):
         lance.dataset(path).create_scalar_index(column, kind)
+    # Stems would need a package that is not installed with the oldest dependencies.
+    lance.dataset(path).create_scalar_index("text", "INVERTED", stem=False)
     return path
 
 
