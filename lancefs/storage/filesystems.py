@@ -50,7 +50,10 @@ def open_url(url: str, options: Mapping[str, Any]) -> tuple[fsspec.AbstractFileS
     except (ImportError, TypeError, ValueError, LanceError):
         raise
     except Exception as error:  # of any library: some connect, or read the archive, at once
-        raise ReadFailed(f"{url}: cannot be opened: {message_of(error)}") from cause(error)
+        is_far = isinstance(error, OSError)  # the others are of what was there
+        advice = "; check the address, the network and the storage options" if is_far else ""
+        text = f"{url}: cannot be opened: {message_of(error)}{advice}"
+        raise ReadFailed(text) from cause(error)
     return found
 
 

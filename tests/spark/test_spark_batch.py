@@ -405,7 +405,7 @@ def test_a_version_that_vanishes_is_named(spark: Any, tmp_path: Path) -> None:
 
 def test_an_unreachable_store_is_said_to_be_so(spark: Any) -> None:
     address = "127.0.0.1:9"  # where nobody listens
-    says = rf"ftp://{address}/t.lance cannot be reached .*Connection refused.*: check the address"
+    says = rf"ftp://{address}/t.lance: cannot be opened: .*Connection refused; check the address"
     with pytest.raises(ReadFailed, match=says):
         lancefs.spark.read(spark, f"ftp://{address}/t.lance", version=1)
     with pytest.raises(Exception, match=f"ReadFailed: {says}"):
