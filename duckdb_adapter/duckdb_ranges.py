@@ -11,7 +11,7 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.datafile.logical_types import has_type
+from lancefs.datafile.logical_types import has_type, storage_of
 from lancefs.errors import UnsupportedFeature
 
 _MICROSECONDS = 2**63 - 2  # the largest number stands for infinity
@@ -22,9 +22,7 @@ _PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 
 def is_limited(kind: pa.DataType) -> bool:
     """Whether a type, or one below it, has values that DuckDB does not hold."""
-    while isinstance(kind, pa.BaseExtensionType):  # those made in Python have no hash
-        kind = kind.storage_type
-    return _is_limited(kind)
+    return _is_limited(storage_of(kind))
 
 
 @lru_cache(4096)

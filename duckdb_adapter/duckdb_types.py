@@ -84,10 +84,10 @@ def loses_filters(kind: pa.DataType) -> bool:
 
 def cast_for_duckdb(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Convert values to what `readable_type` said."""
-    if pa.types.is_dictionary(kind) and array.type == kind and not len(array.dictionary):
-        # DuckDB 1.4 reads the first string of a dictionary, also where all values are missing.
-        return pa.DictionaryArray.from_arrays(array.indices, array_of([""], kind.value_type))
     if array.type == kind:
+        # DuckDB 1.4 reads the first string of a dictionary, also where all values are missing.
+        if pa.types.is_dictionary(kind) and not len(array.dictionary):
+            return pa.DictionaryArray.from_arrays(array.indices, array_of([""], kind.value_type))
         return array
     if isinstance(array, pa.ExtensionArray):
         array = array.storage

@@ -11,6 +11,11 @@ from duckdb_adapter.pinned_versions import NameUse
 NEEDED_SETTINGS = ("enable_external_access", "python_enable_replacements")
 
 
+def is_descending(default_order: str) -> bool:
+    """Return whether the setting `default_order` puts the greatest value first."""
+    return default_order.upper().startswith("DESC")
+
+
 class EngineSettings(Protocol):
     """Settings of DuckDB that decide which rows a statement uses."""
 

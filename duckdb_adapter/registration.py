@@ -29,7 +29,7 @@ from duckdb_adapter.bind_callback import (
     parse_call,
 )
 from duckdb_adapter.capi import Api, CallFailed, Opaque, Pointer, Str
-from duckdb_adapter.engine_settings import NEEDED_SETTINGS, EngineSettings
+from duckdb_adapter.engine_settings import NEEDED_SETTINGS, EngineSettings, is_descending
 from duckdb_adapter.errors import UnsupportedDuckDB
 from duckdb_adapter.frames import is_published, publish, retract
 from duckdb_adapter.functions import Function
@@ -120,7 +120,7 @@ class _ContextSettings(NamedTuple):
 
     def descends(self) -> bool:
         """Return whether ORDER BY puts the greatest value first where it does not say."""
-        return self.api.text_of(self.context, "default_order").upper().startswith("DESC")
+        return is_descending(self.api.text_of(self.context, "default_order"))
 
     def keeps_order(self) -> bool:
         """Return whether rows are used in the order in which they come."""

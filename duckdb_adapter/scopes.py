@@ -11,7 +11,7 @@ import pyarrow as pa
 from duckdb_adapter.bind_callback import REBINDS
 from duckdb_adapter.duckdb_types import loses_filters
 from duckdb_adapter.endings import is_new
-from duckdb_adapter.engine_settings import NEEDED_SETTINGS, BindContext
+from duckdb_adapter.engine_settings import NEEDED_SETTINGS, BindContext, is_descending
 from duckdb_adapter.functions import find_call
 from duckdb_adapter.interrupts import QUERY_SCOPE
 from duckdb_adapter.paths import literal, quoted
@@ -19,6 +19,7 @@ from duckdb_adapter.pinned_versions import NameUse
 from duckdb_adapter.resolved_names import ResolvedName, builtins_test, resolve_name
 from duckdb_adapter.secrets import SecretStorage
 from lancefs.errors import LanceError
+from lancefs.forks import cached_property
 
 if TYPE_CHECKING:
     import duckdb
@@ -46,7 +47,7 @@ class _Settings(NamedTuple):
 
     def descends(self) -> bool:
         """Return whether ORDER BY puts the greatest value first where it does not say."""
-        return self.default_order.upper().startswith("DESC")
+        return is_descending(self.default_order)
 
     def keeps_order(self) -> bool:
         """Return whether rows are used in the order in which they come."""
@@ -90,7 +91,6 @@ class Scope:
         self._variables = dict(variables)
         self._text = text
         self._is_transaction = is_transaction
-        self._settings: _Settings | None = None  # where DuckDB may read what is outside
         self.names: set[str] = set()
 
     def run(self, method: Any, args: Any, kwargs: Any) -> Any:
@@ -139,7 +139,7 @@ class Scope:
         """
         import duckdb
 
-        if not self._is_allowed():
+        if self._settings is None:
             return None
         try:
             return resolve_name(name, self.storage)
@@ -147,18 +147,15 @@ class Scope:
             text = f"Invalid Input Error: {error}{self.storage.note}"
             raise duckdb.InvalidInputException(text) from error
 
-    def _is_allowed(self) -> bool:
-        """Whether the settings let DuckDB read what is outside of the database."""
-        if self._settings is None:
-            names = (*NEEDED_SETTINGS, *_SETTINGS)
-            settings = ", ".join(f"system.main.current_setting('{name}')" for name in names)
-            with self._connection.cursor() as cursor:
-                answer = cursor.execute(f"SELECT {settings}").fetchone() or ()
-            needed, others = answer[: len(NEEDED_SETTINGS)], answer[len(NEEDED_SETTINGS) :]
-            self._settings = (
-                _Settings(self._connection, *others) if needed and all(needed) else None
-            )
-        return self._settings is not None
+    @cached_property
+    def _settings(self) -> _Settings | None:
+        """The settings; None where they do not let DuckDB read what is outside of the database."""
+        names = (*NEEDED_SETTINGS, *_SETTINGS)
+        settings = ", ".join(f"system.main.current_setting('{name}')" for name in names)
+        with self._connection.cursor() as cursor:
+            answer = cursor.execute(f"SELECT {settings}").fetchone() or ()
+        needed, others = answer[: len(NEEDED_SETTINGS)], answer[len(NEEDED_SETTINGS) :]
+        return _Settings(self._connection, *others) if needed and all(needed) else None
 
     def _context_of(self, found: ResolvedName) -> BindContext | None:
         """Return how the statement uses a name; None where its text does not prove it."""

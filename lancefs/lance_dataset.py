@@ -379,11 +379,9 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
 
     def indices(self) -> list[Index]:
         """Read what this version says of its indices."""
-        from lancefs.table.indices import read_indices
+        from lancefs.table.indices import indices_of
 
-        file, manifest = self._version.resolved.manifest, self._version.manifest
-        with reading_sections(file, manifest):
-            return read_indices(file, manifest, self._version.files)
+        return indices_of(self._version)
 
     def changes(
         self,

@@ -136,12 +136,19 @@ def constant_text(node: Mapping[str, Any], *kinds: str) -> str | None:
     """Return how a constant of some kinds stands in the text, without quotes; None for others."""
     if node["class"] != "CONSTANT":
         return None
+    kind, text = _constant(node)
+    return text if kind in kinds else None
+
+
+def _constant(node: Mapping[str, Any]) -> tuple[str | None, str]:
+    """Return the kind of a constant, None for one that has no name here, and its text."""
     literal = node.get("literal")  # from DuckDB 2.0 on
     if literal is not None:
-        return literal["text"] if literal["kind"] in kinds else None
+        return literal["kind"], literal["text"]
     value = node["value"]
-    is_wanted = not value["is_null"] and _KINDS.get(value["type"]["id"]) in kinds
-    return str(value["value"]) if is_wanted else None
+    if value["is_null"]:
+        return None, ""
+    return _KINDS.get(value["type"]["id"]), str(value["value"])
 
 
 def arguments_of(call: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -210,6 +217,5 @@ def number_of(node: Any) -> int | None:
         return node
     if node is None or node["class"] != "CONSTANT":
         return None
-    literal = node.get("literal")  # from DuckDB 2.0 on
-    value = node["value"]["value"] if literal is None else literal["text"]
-    return int(value) if str(value).isdecimal() else None
+    _, text = _constant(node)
+    return int(text) if text.isdecimal() else None

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from duckdb_adapter.pinned_versions import NameUse
 from duckdb_adapter.queries.limits import LimitedRange
-from duckdb_adapter.sources.rows import COUNT_COLUMN, LONG_ROWS, Rows, conform_to_schema
+from duckdb_adapter.sources.rows import LONG_ROWS, conform_to_schema
+from duckdb_adapter.sources.rows_by_position import RowsByPosition
 from lancefs.lance_dataset import LanceDataset
 
 # Fewer rows that are passed over are read with the others.
 _MIN_SKIPPED = 64 * 1024
 
 
-class LimitedRows(Rows):
+class LimitedRows(RowsByPosition):
     """Reads a table up to the last row that is used, without the values of its first rows.
 
     Those come as nulls, which DuckDB passes over.
@@ -29,36 +29,23 @@ class LimitedRows(Rows):
     """
 
     def __init__(self, dataset: LanceDataset, range: LimitedRange, use: NameUse) -> None:
-        super().__init__(dataset)
+        super().__init__(dataset, use)
         self._range = range
-        self._use = use
 
-    def batches(
-        self, names: Sequence[str], terms: Sequence[pc.Expression]
-    ) -> Iterator[pa.RecordBatch]:
-        """Read some columns, in the order wanted, of the rows for which all terms are true."""
-        wanted = [name for name in names if name != COUNT_COLUMN]
-        self._use.mark_read()
-        if not self._use.is_sole or not wanted or terms:
-            return super().batches(names, terms)
-        schema = pa.schema([self.schema.field(name) for name in names])
-        skipped = min(self._range.skipped, self.known_count() or 0)
+    def _some(self, columns: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch] | None:
+        before, limit = self._range
+        skipped = min(before, self.known_count() or 0)
         if skipped < _MIN_SKIPPED or not all(map(_has_short_nulls, schema.types)):
             skipped = 0
-        if self._range.limit is None:
-            if not skipped:
-                return super().batches(names, terms)
-            read = self._scanned(wanted, offset=skipped)
-        else:
-            last = self._range.skipped + self._range.limit
-            read = self._scanned(wanted, offset=skipped, limit=max(last - skipped, 0))
-        return chain(_without_values(schema, skipped), conform_to_schema(read, schema))
+        if limit is None and not skipped:
+            return None
+        most = None if limit is None else before + limit - skipped
+        read = conform_to_schema(self._scanned(columns, offset=skipped, limit=most), schema)
+        return chain(_without_values(schema, skipped), read) if skipped else read
 
 
 def _without_values(schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield rows of nulls."""
-    if not rows:
-        return
+    """Yield rows of nulls: one at least."""
     length = min(rows, LONG_ROWS)
     nulls = [pa.nulls(length, kind) for kind in schema.types]
     batch = pa.RecordBatch.from_arrays(nulls, schema=schema)

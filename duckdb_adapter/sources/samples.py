@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from duckdb_adapter.pinned_versions import NameUse
-from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows, conform_to_schema
+from duckdb_adapter.sources.rows import conform_to_schema
+from duckdb_adapter.sources.rows_by_position import RowsByPosition
 from lancefs.lance_dataset import LanceDataset
 
 # Of more rows, or a greater part of all, most pages have some. A store is asked for each row.
@@ -17,7 +17,7 @@ _MAX_ROWS, _MAX_REMOTE_ROWS = 16 * 1024, 256
 _MAX_SHARE = 1 / 64
 
 
-class SampledRows(Rows):
+class SampledRows(RowsByPosition):
     """Reads rows of a table that are drawn at random, of which DuckDB draws all.
 
     Args:
@@ -27,20 +27,13 @@ class SampledRows(Rows):
     """
 
     def __init__(self, dataset: LanceDataset, count: int, use: NameUse) -> None:
-        super().__init__(dataset)
+        super().__init__(dataset, use)
         self._count = count
-        self._use = use
 
-    def batches(
-        self, names: Sequence[str], terms: Sequence[pc.Expression]
-    ) -> Iterator[pa.RecordBatch]:
-        """Read some columns, in the order wanted, of the rows for which all terms are true."""
-        rows, wanted = self.dataset.count_rows(), [name for name in names if name != COUNT_COLUMN]
+    def _some(self, columns: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch] | None:
+        rows = self.dataset.count_rows()
         most = _MAX_ROWS if self.dataset.is_local else _MAX_REMOTE_ROWS
-        is_few = self._count <= min(most, rows * _MAX_SHARE)
-        self._use.mark_read()
-        if not (self._use.is_sole and wanted and is_few) or terms:
-            return super().batches(names, terms)
+        if self._count > min(most, rows * _MAX_SHARE):
+            return None
         positions = sorted(random.sample(range(rows), self._count))
-        schema = pa.schema([self.schema.field(name) for name in names])
-        return conform_to_schema(iter(self._scanner(wanted).take(positions).to_batches()), schema)
+        return conform_to_schema(iter(self._scanner(columns).take(positions).to_batches()), schema)

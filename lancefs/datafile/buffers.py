@@ -95,15 +95,16 @@ class limited(_MemoryScope):  # used as a verb
         most: Bytes; None for no limit.
 
     Attributes:
-        left: Bytes that are left of the limit; None for no limit.
+        is_limit: Whether it is a limit.
+        left: Bytes that are left of it.
         outer: The one around it.
     """
 
-    __slots__ = ("left", "outer")
+    __slots__ = ("is_limit", "left", "outer")
 
     def __init__(self, most: int | None) -> None:
         super().__init__()
-        self.left = most
+        self.is_limit, self.left = most is not None, most or 0
         self.outer: limited | None = None
 
     def _begin(self) -> None:
@@ -150,6 +151,12 @@ def _innermost() -> limited | None:
     return found
 
 
+def _limit() -> limited | None:
+    """Return the limit of this thread; None for no limit."""
+    found = _innermost()
+    return found if found is not None and found.is_limit else None
+
+
 def _budget() -> expanding | None:
     """Return the budget of the read of this thread; None where none has begun."""
     found = _THREAD.budget
@@ -163,8 +170,8 @@ def room(stored: int, is_whole: bool) -> int:
         stored: Bytes of the file that they are decoded from.
         is_whole: Whether `reserve` is to allow them; else `check_size`.
     """
-    limit, budget = _innermost(), _budget()
-    if limit is not None and limit.left is not None and not is_whole:
+    limit, budget = _limit(), _budget()
+    if limit is not None and not is_whole:
         return limit.left
     if budget is None:
         return MAX_MEMORY + _PLAIN_RATIO * stored
@@ -182,8 +189,8 @@ def check_size(size: int, stored: int = 0) -> None:
         TooLarge: The bytes do not fit into what is left of the limit; see `limited`.
         MemoryLimitExceeded: There is no limit, and they do not fit into the budget.
     """
-    limit = _innermost()
-    if limit is None or limit.left is None:
+    limit = _limit()
+    if limit is None:
         reserve(size, stored)
         return
     if size > limit.left:
@@ -208,8 +215,7 @@ def reserve(size: int, stored: int = 0) -> None:
     if excess <= 0:
         return
     if excess > (MAX_MEMORY if budget is None else budget.left):
-        limit = _innermost()
-        if limit is not None and limit.left is not None:
+        if _limit() is not None:
             raise TooLarge(f"{size} bytes")
         advice = (budget.advice if budget is not None else "") or (
             "if the table is to be trusted, pass max_memory=, in bytes, where it is opened"

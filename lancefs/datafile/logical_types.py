@@ -93,13 +93,21 @@ def with_children(data_type: pa.DataType, change: Callable[[pa.Field], pa.Field]
     return pa.large_list(item) if pa.types.is_large_list(data_type) else pa.list_(item)
 
 
+def storage_of(data_type: pa.DataType) -> pa.DataType:
+    """Return the type of the values that an extension type has; other types as they are.
+
+    Unlike other types, extension types that are made in Python have no hash.
+    """
+    while isinstance(data_type, pa.BaseExtensionType):
+        data_type = data_type.storage_type
+    return data_type
+
+
 def has_type(kind: pa.DataType, is_wanted: Callable[[pa.DataType], bool]) -> bool:
     """Return whether a predicate holds for a type, or for any type below it."""
     pending = [kind]
     while pending:
-        data_type = pending.pop()
-        if isinstance(data_type, pa.BaseExtensionType):
-            data_type = data_type.storage_type
+        data_type = storage_of(pending.pop())
         if is_wanted(data_type):
             return True
         pending.extend(data_type.field(index).type for index in range(data_type.num_fields))

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from lancefs.index.by_version import ByVersion
 from lancefs.index.segments import Coverage
-from lancefs.table.indices import Index, read_indices
-from lancefs.table.manifest import reading_sections
+from lancefs.table.indices import Index, indices_of
 from lancefs.table.open_version import OpenVersion
 
 
@@ -39,9 +38,7 @@ def index_section_of(version: OpenVersion) -> IndexSection:
 
 
 def _read(version: OpenVersion) -> IndexSection:
-    file, manifest = version.resolved.manifest, version.manifest
-    with reading_sections(file, manifest):
-        listed = read_indices(file, manifest, version.files)
+    listed = indices_of(version)
     return IndexSection(listed, Coverage(version, listed))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from operator import call
 
 from lancefs.table.open_version import OpenVersion
 from lancefs.threads import Threads, submit
@@ -31,7 +32,7 @@ def opening_files(version: OpenVersion) -> Iterator[None]:
         return
     with Threads(len(closed), "lancefs-open") as pool:
         for open_one in closed:
-            submit(pool, _call, open_one)
+            submit(pool, call, open_one)
         yield
 
 
@@ -40,7 +41,3 @@ def _closed_files(version: OpenVersion) -> list[Callable[[], object]]:
     if version.files.store.is_local or len(readers) > _FRAGMENTS:
         return []
     return [open_one for reader in readers for open_one in reader.closed_files()]
-
-
-def _call(open_one: Callable[[], object]) -> object:
-    return open_one()

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-from lancefs.datafile.logical_types import EXTENSION_NAME
+from lancefs.datafile.logical_types import EXTENSION_NAME, storage_of
 from lancefs.errors import UnsupportedFeature
 from lancefs.spark.table_options import Nanoseconds, Unsupported
 from lancefs.table.open_version import OpenVersion
@@ -153,7 +153,7 @@ def arrow_schema(schema: spark.StructType) -> pa.Schema:
 
 
 def _spark_type(field: pa.Field, rules: _Rules) -> spark.DataType:
-    data_type = stored(field.type)
+    data_type = storage_of(field.type)
     if is_bfloat16(field):
         return spark.FloatType()
     if is_uuid(field):
@@ -222,16 +222,9 @@ def _arrow_type(data_type: spark.DataType) -> pa.DataType:
     raise UnsupportedFeature(f"columns of the type {data_type.simpleString()}")
 
 
-def stored(data_type: pa.DataType) -> pa.DataType:
-    """Return the type of the values that an extension type has; other types as they are."""
-    while isinstance(data_type, pa.BaseExtensionType):
-        data_type = data_type.storage_type
-    return data_type
-
-
 def is_uuid(field: pa.Field) -> bool:
     """Return whether values are UUIDs, of which Spark sees the texts."""
-    return bool(stored(field.type) == UUID_STORAGE) and _extension(field) == _UUID
+    return bool(storage_of(field.type) == UUID_STORAGE) and _extension(field) == _UUID
 
 
 def is_bfloat16(field: pa.Field) -> bool:

@@ -15,7 +15,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -27,8 +27,11 @@ from lancefs.proto import index_pb2, table_pb2
 from lancefs.storage import File
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.bitmaps import read_bitmap
-from lancefs.table.manifest import Manifest, read_section
+from lancefs.table.manifest import Manifest, read_section, reading_sections
 from lancefs.table.messages import parse_message, plain, uuid_text
+
+if TYPE_CHECKING:
+    from lancefs.table.open_version import OpenVersion
 
 INDICES = "_indices"
 FRAGMENT_REUSE = "FragmentReuse"
@@ -142,6 +145,18 @@ class Index:
         sizes = [file.size for file in self.files]
         known = [size for size in sizes if size is not None]
         return sum(known) if len(known) == len(sizes) else None
+
+
+def indices_of(version: OpenVersion) -> list[Index]:
+    """Read the indices of an open version, whose table may have been made anew since.
+
+    Raises:
+        MissingFile: As `read_indices` does, or the manifest file is one of another table now.
+        CorruptFile: As `read_indices` does.
+    """
+    file, manifest = version.resolved.manifest, version.manifest
+    with reading_sections(file, manifest):
+        return read_indices(file, manifest, version.files)
 
 
 def read_indices(file: File, manifest: Manifest, files: TableFiles) -> list[Index]:

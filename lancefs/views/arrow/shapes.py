@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import mask_of, stored_values
 from lancefs.datafile.buffers import Ints, Mask
+from lancefs.datafile.logical_types import storage_of
 from lancefs.datafile.outlines import LENGTHS
 
 NodeKind: TypeAlias = Literal[
@@ -150,9 +151,7 @@ def shape_of(data_type: pa.DataType) -> Shape | None:
     Types without a shape: views of strings, binaries or lists; unions; run-end encoded types;
     dictionaries of nested values or of float16; and types that contain any of these.
     """
-    while isinstance(data_type, pa.BaseExtensionType):  # those made in Python have no hash
-        data_type = data_type.storage_type
-    return _shape_of(data_type)
+    return _shape_of(storage_of(data_type))
 
 
 @lru_cache(maxsize=4096)
@@ -172,8 +171,7 @@ def _shape_of(data_type: pa.DataType) -> Shape | None:
 
 def _add_nodes(nodes: list[ArrayNode], data_type: pa.DataType, parent: int) -> bool:
     """Append the nodes of a type; return whether all of them have a kind."""
-    while isinstance(data_type, pa.BaseExtensionType):
-        data_type = data_type.storage_type
+    data_type = storage_of(data_type)
     kind, width = _kind_and_width(data_type)
     if kind is None:
         return False
