@@ -116,8 +116,8 @@ class Morsel(NamedTuple):
         """Return the parts of the candidates that lie in the morsel."""
         low = bisect_right(candidates, self.start, key=lambda each: each[1])
         high = bisect_left(candidates, self.end, key=lambda each: each[0])
-        bounds = bounds_of(candidates[low:high]).clip(self.start, self.end)
-        return between(bounds[:, 0], bounds[:, 1])
+        bounds = bounds_of(candidates[low:high])  # each has a row of the morsel
+        return between(np.maximum(bounds[:, 0], self.start), np.minimum(bounds[:, 1], self.end))
 
 
 class DecodedMorsel(NamedTuple):

@@ -130,7 +130,7 @@ def are_outside(low: Numbers, high: Numbers, interval: ValueInterval) -> Mask:
         return np.ones(len(low), np.bool_)
     out: Mask = (low > interval.high) | (high < interval.low)
     points = interval.points
-    if points is not None:
+    if points is not None and len(points) > 1:  # a single one is both ends of the interval
         at = np.searchsorted(points, low)
         out = out | (at == len(points)) | (points.take(at, mode="clip") > high)
     return out
@@ -180,7 +180,8 @@ def find_passing(
             excluded.append(zones.find_outside(intervals[field.name]))
     if not any(len(each) for each in excluded):
         return None
-    return _rest(np.concatenate(excluded), fragment.physical_rows)
+    spans = excluded[0] if len(excluded) == 1 else _in_order(np.concatenate(excluded))
+    return _rest(spans, fragment.physical_rows)
 
 
 class Seen:
@@ -433,15 +434,25 @@ def _merge_items(known: Numbers | None, new: Numbers | None) -> Numbers | None:
     return items if len(items) <= _MAX_KEPT_ITEMS else None
 
 
+def _in_order(spans: Ints) -> Ints:
+    """Return ranges of rows by where they begin, each with where all up to it end.
+
+    Args:
+        spans: Ranges of rows, in any order; shape (ranges, 2).
+    """
+    ordered: Ints = spans[np.argsort(spans[:, 0], kind="stable")]
+    np.maximum.accumulate(ordered[:, 1], out=ordered[:, 1])
+    return ordered
+
+
 def _rest(excluded: Ints, rows: int) -> list[RowRange]:
     """Return the ranges of rows of a fragment that are in no excluded range.
 
     Args:
-        excluded: Ranges of rows, at least one; shape (ranges, 2).
+        excluded: Ranges of rows, at least one, ascending by both ends; shape (ranges, 2).
         rows: Number of rows of the fragment, deleted ones included.
     """
-    ordered = excluded[np.argsort(excluded[:, 0], kind="stable")]
-    done = np.maximum.accumulate(ordered[:, 1])
-    starts, ends = np.append(0, done), np.append(ordered[:, 0], rows)
-    is_left = starts < ends
-    return list(zip(starts[is_left].tolist(), ends[is_left].clip(max=rows).tolist(), strict=True))
+    left = np.empty((len(excluded) + 1, 2), np.int64)
+    left[0, 0], left[1:, 0] = 0, excluded[:, 1]
+    left[:-1, 1], left[-1, 1] = np.minimum(excluded[:, 0], rows), rows
+    return [(start, end) for start, end in left[left[:, 0] < left[:, 1]].tolist()]
