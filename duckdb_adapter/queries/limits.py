@@ -41,5 +41,7 @@ def limited_range(query: TableQuery) -> LimitedRange | None:
         return None
     if not {each["class"] for each in expressions_in(node["select_list"])} <= _PLAIN:
         return None
-    found = LimitedRange(number_of(limit["offset"]) or 0, number_of(limit["limit"]))
-    return None if found == (0, None) else found
+    skipped, most = number_of(limit["offset"] or 0), number_of(limit["limit"])
+    if skipped is None or (skipped, most) == (0, None):
+        return None
+    return LimitedRange(skipped, most)

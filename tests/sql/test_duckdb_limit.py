@@ -101,6 +101,11 @@ OTHERS = [
     "SELECT id FROM {t} UNION ALL SELECT id FROM {t} LIMIT 3 OFFSET 2000",
     "SELECT id FROM {t} QUALIFY row_number() OVER (ORDER BY id) > 5 ORDER BY id LIMIT 3 OFFSET 200",
     "SELECT unnest(tags) FROM {t} LIMIT 3 OFFSET 2000",
+    # The text does not tell how many rows are passed over.
+    "SELECT id FROM {t} LIMIT 3 OFFSET 1000 + 1000",
+    "SELECT id FROM {t} LIMIT 3 OFFSET 2000::BIGINT",
+    "SELECT id FROM {t} LIMIT 3 OFFSET 2e3",
+    "SELECT id FROM {t} LIMIT 3 OFFSET (SELECT 2000)",
 ]
 
 
@@ -110,6 +115,13 @@ def test_other_queries_read_all_rows(
 ) -> None:
     assert_same_rows(connect("install"), native, table, query)
     assert 2000 not in offsets
+
+
+def test_parameters_say_how_many_rows_are_passed_over(native: Any, table: Path) -> None:
+    con = connect("install")
+    for query in ("SELECT id FROM {t} LIMIT 3 OFFSET ?", "SELECT id FROM {t} LIMIT 3 OFFSET $1"):
+        expected = native.execute(query.format(t="native"), [2000]).fetchall()
+        assert con.execute(query.format(t=f"'{table}'"), [2000]).fetchall() == expected
 
 
 def test_a_macro_may_use_the_rows_that_a_query_passes_over(native: Any, table: Path) -> None:
