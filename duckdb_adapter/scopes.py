@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +16,7 @@ from duckdb_adapter.functions import find_call
 from duckdb_adapter.interrupts import QUERY_SCOPE
 from duckdb_adapter.paths import literal, quoted
 from duckdb_adapter.pinned_versions import NameUse
+from duckdb_adapter.queries.sole_use import CalledFunctions
 from duckdb_adapter.resolved_names import ResolvedName, builtins_test, resolve_name
 from duckdb_adapter.secrets import SecretStorage
 from lancefs.errors import LanceError
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     import duckdb
 
 _NO_TABLE = "Table with name ", " does not exist!"
+# What DuckDB says of a function that is no macro, where only an aggregate can stand.
+_IS_SCALAR = " is a Scalar Function"
 # Runs a method of the connection from a scope whose variables are the ones that we chose.
 _RUN = compile("__lance_result = __lance_run(*__lance_args, **__lance_kwargs)", QUERY_SCOPE, "exec")
 # A query names a few tables; more of them than this are names that come back again and again.
@@ -165,19 +168,28 @@ class Scope:
             return None
         return BindContext(NameUse.sole(), self._settings)
 
-    def _are_builtin(self, functions: Collection[str]) -> bool:
+    def _are_builtin(self, functions: CalledFunctions) -> bool:
         """Whether functions are DuckDB's own, and no macros of the user."""
-        import duckdb
-
-        if not functions:
+        if functions == CalledFunctions():
             return True
         if self._is_transaction:
             return False  # nobody asks
-        try:
-            self._connection.sql(f"SELECT {builtins_test(functions)}")  # binds them
-        except duckdb.InvalidInputException:
+        aggregates = functions.aggregates
+        if aggregates and self._refusal(builtins_test(aggregates)):
             return False
-        return True
+        # Operators are refused in any case, with what they are.
+        tests = (f"{quoted(one)}(NULL, NULL) FILTER (WHERE true)" for one in functions.operators)
+        return all(_IS_SCALAR in self._refusal(test) for test in tests)
+
+    def _refusal(self, expression: str) -> str:
+        """Return what DuckDB says against an expression when it binds it; empty if nothing."""
+        import duckdb
+
+        try:
+            self._connection.sql(f"SELECT {expression}")
+        except duckdb.Error as error:
+            return str(error)
+        return ""
 
     def _relation(self, found: ResolvedName) -> Any:
         datasets = found.datasets()

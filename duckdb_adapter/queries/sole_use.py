@@ -7,6 +7,8 @@ that DuckDB can be asked about. Any other function may be a macro, which may rea
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from duckdb_adapter.queries.function_names import AGGREGATES
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.trees import expressions_in, function_of
@@ -23,11 +25,23 @@ _STAR = "count_star"
 _READING = {"SUBQUERY", "WINDOW"}
 
 
-def functions_of_sole_use(query: TableQuery) -> frozenset[str] | None:
+class CalledFunctions(NamedTuple):
+    """The functions that a statement calls.
+
+    Attributes:
+        aggregates: Names that `builtins_test` takes.
+        operators: Names of operators, which are functions, too.
+    """
+
+    aggregates: frozenset[str] = frozenset()
+    operators: frozenset[str] = frozenset()
+
+
+def functions_of_sole_use(query: TableQuery) -> CalledFunctions | None:
     """Return the functions that have to be DuckDB's own if the statement uses the table once.
 
     Returns:
-        Names that `builtins_test` takes. None where the statement may use it again all the same.
+        None where the statement may use it again all the same.
     """
     node = None if query.is_nested else query.table_select
     if node is None:
@@ -36,4 +50,8 @@ def functions_of_sole_use(query: TableQuery) -> frozenset[str] | None:
     called = {function_of(each) for each in expressions} - {None}
     names = {"count" if name == _STAR else str(name) for name in called}
     may_read = any(each["class"] in _READING for each in expressions)
-    return None if may_read or not names <= _TESTABLE else frozenset(names)
+    if may_read or not names <= _TESTABLE:
+        return None
+    calls = (each for each in expressions if each["class"] == "FUNCTION")
+    operators = (call["function_name"] for call in calls if call["is_operator"])
+    return CalledFunctions(frozenset(names), frozenset(operators))

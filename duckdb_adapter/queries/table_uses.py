@@ -16,7 +16,7 @@ from duckdb_adapter.queries.partitions import top_n_of_partitions
 from duckdb_adapter.queries.pivots import BIND_COUNT, pivoted_columns
 from duckdb_adapter.queries.samples import sampled_rows
 from duckdb_adapter.queries.scan_calls import ScanCall
-from duckdb_adapter.queries.sole_use import functions_of_sole_use
+from duckdb_adapter.queries.sole_use import CalledFunctions, functions_of_sole_use
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.top_n import TopN, top_n_of
 from duckdb_adapter.queries.unpushed_filters import unpushed_conditions
@@ -83,7 +83,7 @@ class TableUses:
         return sampled_rows(self.query)
 
     @cached_property
-    def functions_of_sole_use(self) -> frozenset[str] | None:
+    def functions_of_sole_use(self) -> CalledFunctions | None:
         """The functions that have to be DuckDB's own if it uses the table once; None if it may not.
 
         See `sole_use.functions_of_sole_use`.

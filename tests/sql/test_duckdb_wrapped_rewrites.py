@@ -124,6 +124,30 @@ def test_macros_by_the_names_of_functions_use_all_rows(
     own.execute("DROP MACRO sum")
 
 
+# Operators, what a macro of their name does, and a statement over {t}.
+OPERATORS = [
+    ('"-"(x)', "(SELECT count(note) FROM {t})", "SELECT -id FROM {t} WHERE note LIKE '%99'"),
+    ('"~~"(x, y)', "ends_with(x, '1')", "SELECT id FROM {t} WHERE note LIKE '%99' ORDER BY ALL"),
+    (
+        '"||"(x, y)',
+        "concat(x, (SELECT max(id) FROM {t}))",
+        "SELECT level || '!', count(*) FROM {t} GROUP BY level ORDER BY ALL",
+    ),
+]
+
+
+@pytest.mark.parametrize(("operator", "body", "query"), OPERATORS)
+def test_macros_by_the_names_of_operators_use_all_rows(
+    native: Any, table: Path, operator: str, body: str, query: str
+) -> None:
+    con, own = connect("wrap"), native.cursor()
+    assert_same_rows(con, own, table, query)
+    for connection, name in ((con, f"'{table}'"), (own, "native")):
+        connection.execute(f"CREATE TEMP MACRO {operator} AS {body.format(t=name)}")
+    assert_same_rows(con, own, table, query)
+    assert_same_rows(con, own, table, query)
+
+
 @pytest.mark.parametrize(
     "setting",
     [
