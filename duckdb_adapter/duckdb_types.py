@@ -3,7 +3,8 @@
 halffloat               FLOAT, exact
 decimal of 39+ digits   VARCHAR, all digits
 of negative scale       DECIMAL with the zeros that the scale stands for
-struct without members  BOOLEAN, whether it is there; only as a column of its own
+struct without members  BOOLEAN, whether it is there
+dictionary of nulls     NULL
 fixed-size list of      LIST: DuckDB allocates the items of 2,048 arrays at once, and declares no
   100,001+ items          longer ones
 """
@@ -29,7 +30,7 @@ def readable_type(kind: pa.DataType) -> pa.DataType:
         return pa.decimal128(digits, max(kind.scale, 0)) if digits <= _MAX_DIGITS else pa.string()
     if pa.types.is_dictionary(kind):
         values = readable_type(kind.value_type)
-        return kind if values == kind.value_type else values
+        return kind if values == kind.value_type and not pa.types.is_null(values) else values
     if isinstance(kind, pa.BaseExtensionType):
         storage = readable_type(kind.storage_type)
         return kind if storage == kind.storage_type else storage
@@ -93,11 +94,48 @@ def cast_for_duckdb(array: pa.Array, kind: pa.DataType) -> pa.Array:
         array = array.storage
     if pa.types.is_dictionary(array.type):
         return pc.cast(array.dictionary, kind).take(array.indices)
-    if pa.types.is_struct(array.type) and not array.type.num_fields:
-        return pc.is_valid(array)
+    if _has_structs_without_members(array.type):
+        array = _with_flags(array)
     if pa.types.is_decimal(array.type) and array.type.scale < 0 and pa.types.is_string(kind):
         return pc.cast(pc.cast(array, pa.decimal256(_digits(array.type), 0)), kind)
     return pc.cast(array, kind)
+
+
+def _has_structs_without_members(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind) and not kind.num_fields:
+        return True
+    below = (kind.field(index).type for index in range(kind.num_fields))
+    return any(_has_structs_without_members(found) for found in below)
+
+
+def _with_flags(array: pa.Array) -> pa.Array:
+    """Replace structs without members, at any depth, by whether they are there."""
+    kind = array.type
+    if not _has_structs_without_members(kind):
+        return array
+    if isinstance(array, pa.ExtensionArray):
+        return _with_flags(array.storage)
+    if pa.types.is_struct(kind):
+        if not kind.num_fields:
+            return pc.is_valid(array)
+        members = [_with_flags(array.field(index)) for index in range(kind.num_fields)]
+        fields = [field.with_type(member.type) for field, member in zip(kind, members, strict=True)]
+        return pa.StructArray.from_arrays(members, fields=fields, mask=pc.is_null(array))
+    items = _with_flags(array.values)  # all of them, as the offsets count them
+    buffers = array.buffers()[: 1 if pa.types.is_fixed_size_list(kind) else 2]
+    return pa.Array.from_buffers(
+        _list_type(kind, items.type), len(array), buffers, array.null_count, array.offset, [items]
+    )
+
+
+def _list_type(kind: pa.DataType, items: pa.DataType) -> pa.DataType:
+    """Return the type of lists or maps, with items of another type."""
+    if pa.types.is_map(kind):
+        return pa.map_(items.field(0), items.field(1), keys_sorted=kind.keys_sorted)
+    field = kind.value_field.with_type(items)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(field, kind.list_size)
+    return pa.large_list(field) if pa.types.is_large_list(kind) else pa.list_(field)
 
 
 def readable_table(table: pa.Table) -> pa.Table:

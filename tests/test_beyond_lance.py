@@ -58,6 +58,17 @@ def below_null() -> pa.Table:
     return pa.table({"x": pa.DictionaryArray.from_arrays(array, pa.array(["a", "b"]), safe=False)})
 
 
+def bare() -> pa.Array:
+    return pa.array([{}] * ROWS, pa.struct([]))
+
+
+def among_members(names: list[str]) -> pa.Table:
+    """A struct in which the member named `a` is a struct without members."""
+    arrays = {"a": bare(), "b": pa.array(range(ROWS), pa.int32())}
+    rows = pa.StructArray.from_arrays([arrays[name] for name in names], names)
+    return pa.table({"x": pa.StructArray.from_arrays([rows], ["inner"])})
+
+
 def packed_map() -> pa.Table:
     rows = pa.array([[(i, i)] * (i % 3) for i in range(ROWS)], pa.map_(pa.int32(), pa.int32()))
     return pa.table([rows], schema=pa.schema([pa.field("x", rows.type, metadata=PACKED)]))
@@ -121,6 +132,10 @@ WINS: dict[str, list[Win]] = {
     "lists of structs without members": [
         Win(lambda: pa.table({"x": column(pa.list_(pa.struct([])), 0)}), ("2.3",))
     ],
+    "structs without members, before columns or members": [
+        Win(lambda: pa.table({"x": bare(), "y": pa.array(range(ROWS))}), ("2.1", "2.2")),
+        Win(lambda: among_members(["a", "b"]), ("2.1", *NEW)),
+    ],
     "a map with the metadata of packed structs": [Win(packed_map, NEW)],
     "packed structs of which a member was dropped": [
         Win(packed_structs, ("2.0", "2.1", *NEW), "x.a"),
@@ -181,3 +196,12 @@ def test_lists_of_fixed_size_lists_of_structs_read_without_nulls_too(tmp_path: P
         lance.write_dataset(written, path, data_storage_version="2.3")
         assert_same_table(lancefs.open(path).to_table(), written)
         assert_same_table(lancefs.open(path).take([7, 50]), written.take([7, 50]))
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.1", *NEW])
+def test_structs_without_members_read_behind_other_members(version: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "t.lance")
+    written = among_members(["b", "a"])
+    lance.write_dataset(written, path, data_storage_version=version)
+    assert_same_table(lancefs.open(path).to_table(), written)
+    assert_same_table(lancefs.open(path).take([7, 50]), written.take([7, 50]))

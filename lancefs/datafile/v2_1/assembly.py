@@ -220,6 +220,9 @@ def _join(leaf: LeafField, groups: Sequence[PageGroup], data_type: pa.DataType) 
             if leaf.field.is_decimal64:
                 block = decimal64_block(block, data_type, innermost.validity)
             values.append(to_arrow(block, data_type, innermost.validity))
+            if not outer and _has_no_members(leaf.field):
+                # Writers tell nothing of what is around such structs, and refuse nulls and lists.
+                outer = [Unravelled(None, None, innermost.length)] * len(leaf.around)
             if len(outer) < len(leaf.around):
                 raise CorruptFile(
                     f"{len(outer)} layers for {len(leaf.around)} fields around the values"
@@ -253,9 +256,13 @@ def _check_values(values: Block, field: Field, data_type: pa.DataType, layer: Un
         items = Constant(None, values.length * data_type.list_size)
         is_null = np.broadcast_to(np.False_, items.length)
         return FixedSizeList(data_type.list_size, items, is_null, values.length)
-    if field.logical_type != "struct" or field.children:
+    if not _has_no_members(field):
         raise CorruptFile("a page without values has slots that are not null")
     return values
+
+
+def _has_no_members(field: Field) -> bool:
+    return field.logical_type == "struct" and not field.children
 
 
 def _by_field(leaf: LeafField, layers: Sequence[Unravelled]) -> dict[int, Unravelled]:
