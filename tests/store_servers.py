@@ -112,6 +112,10 @@ class WebServer:
         self.moved: dict[str, str] = {}
         # Answers in place of the next ones: statuses, or 0 for a connection that breaks.
         self.failures: list[int] = []
+        self.retry_after: str | None = None  # a header of these answers
+        # Makes the answers for parts of files in place of the server, where it is set: from the
+        # request, and all bytes of the file.
+        self.part: Callable[[web.Request, bytes], Awaitable[web.StreamResponse]] | None = None
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer a request."""
@@ -130,7 +134,8 @@ class WebServer:
         if self.failures and request.method == "GET":
             status = self.failures.pop(0)
             if status:
-                return web.Response(status=status)
+                after = {} if self.retry_after is None else {"Retry-After": self.retry_after}
+                return web.Response(status=status, headers=after)
             assert request.transport is not None
             request.transport.close()
             return web.Response()
@@ -143,6 +148,8 @@ class WebServer:
             return web.Response(text=f"<html>{links}</html>", content_type="text/html")
         if not path.is_file():
             return web.Response(status=404)
+        if self.part is not None and "Range" in request.headers:
+            return await self.part(request, path.read_bytes())
         return self._file(request, path.read_bytes())
 
     def _file(self, request: web.Request, data: bytes) -> web.Response:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lancefs.errors import LanceError, NotALanceTable, ReadFailed, cause
 from lancefs.forks import Lock
-from lancefs.storage.retries import message_of
+from lancefs.storage.retries import CHECK_ADDRESS, message_of
 
 if TYPE_CHECKING:
     import fsspec
@@ -51,7 +51,7 @@ def open_url(url: str, options: Mapping[str, Any]) -> tuple[fsspec.AbstractFileS
         raise
     except Exception as error:  # of any library: some connect, or read the archive, at once
         is_far = isinstance(error, OSError)  # the others are of what was there
-        advice = "; check the address, the network and the storage options" if is_far else ""
+        advice = CHECK_ADDRESS if is_far else ""
         text = f"{url}: cannot be opened: {message_of(error)}{advice}"
         raise ReadFailed(text) from cause(error)
     return found

@@ -27,7 +27,7 @@ from lancefs.storage.byte_ranges import ByteRange, Bytes, SparseRanges, coalesce
 from lancefs.storage.links import NO_FOLLOW, Confines
 from lancefs.storage.local_files import READ, open_regular
 from lancefs.storage.mapping import map_descriptor, release
-from lancefs.storage.retries import attempts, is_transient
+from lancefs.storage.retries import Attempts, is_transient
 from lancefs.storage.shared_budget import SharedBudget
 
 T = TypeVar("T")
@@ -394,7 +394,7 @@ class LocalFile:
 
     def _tried(self, once: Callable[[], T]) -> T:
         """Call a function that opens the file; call it again where that may help."""
-        for is_last in attempts(self._path):
+        for is_last in Attempts(self._path):
             try:
                 return once()
             except FileNotFoundError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from lancefs.errors import LanceError, ReadFailed, cause
@@ -24,8 +24,13 @@ ATTEMPTS = 5
 # Seconds after which no further attempt starts: a client library that reports timeouts has mostly
 # retried several times itself.
 PATIENCE = 60.0
+# Seconds after which a question (a listing, a length) is not asked again of a server that cannot be
+# connected to: its address may be wrong, and client libraries tried for some seconds themselves.
+UNREACHABLE_PATIENCE = 5.0
 # Seconds before the first retry; the pause doubles with each further retry.
 PAUSE = 0.1
+# Seconds of the longest pause that a server is granted which says when to come again.
+LONGEST_PAUSE = 15.0
 
 _PERMANENT = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 # HTTP statuses of transient errors.
@@ -60,6 +65,18 @@ _CONNECTION_ERROR_NAMES = (
     "Disconnected",
 )
 
+_UNREACHABLE_ERRNOS = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH}
+# Errors of client libraries of which the connection cannot be made, by parts of their class names.
+_UNREACHABLE_NAMES = (
+    "ClientConnector",
+    "ConnectTimeout",
+    "EndpointConnection",
+    "NewConnection",
+    "ServiceRequest",
+)
+# What helps, at the end of messages.
+CHECK_ADDRESS = "; check the address, the network and the storage options"
+
 # What messages of obstore go on with.
 _RUST_VALUES = "\n\nDebug source:\n"
 
@@ -79,34 +96,52 @@ def is_transient(error: BaseException) -> bool:
         return True
     if isinstance(error, OSError):  # some filesystems set no error number
         return error.errno is None or error.errno in _TRANSIENT_ERRNOS
-    return any(
-        kind.__module__.partition(".")[0] in _CLIENT_LIBRARIES
-        and any(name in kind.__name__ for name in _CONNECTION_ERROR_NAMES)
-        for kind in type(error).__mro__
-    )
+    return _is_of_library(error, _CONNECTION_ERROR_NAMES)
 
 
-def attempts(what: str) -> Iterator[bool]:
-    """Yield once for each attempt, after a pause before each retry.
+class Attempts:
+    """Attempts at a request: yields whether an attempt is the last, after a pause before retries.
 
     The caller leaves the loop after a successful attempt.
 
     Args:
         what: Name of the request, for the log.
-
-    Yields:
-        Whether this attempt is the last.
     """
-    started = time.monotonic()
-    for attempt in range(1, ATTEMPTS + 1):
-        if attempt > 1:
-            # Jitter: readers that were throttled together must not return together.
-            time.sleep(PAUSE * 2 ** (attempt - 2) * random.uniform(0.5, 1.5))
-            logger.info("%s: failed, attempt %d of %d", mask_secrets(what), attempt, ATTEMPTS)
-        is_last = attempt == ATTEMPTS or time.monotonic() - started > PATIENCE
-        yield is_last
-        if is_last:
-            return
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._started = time.monotonic()
+        self._asked = 0.0  # the pause that the server asks for
+
+    def __iter__(self) -> Iterator[bool]:
+        for attempt in range(1, ATTEMPTS + 1):
+            if attempt > 1:
+                # Jitter: readers that were throttled together must not return together.
+                pause = PAUSE * 2 ** (attempt - 2) * random.uniform(0.5, 1.5)
+                time.sleep(pause + self._asked)
+                what = mask_secrets(self._what)
+                logger.info("%s: failed, attempt %d of %d", what, attempt, ATTEMPTS)
+            is_last = attempt == ATTEMPTS or self.seconds > PATIENCE
+            self._asked = 0.0
+            yield is_last
+            if is_last:
+                return
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the beginning of the first attempt."""
+        return time.monotonic() - self._started
+
+    def note(self, error: BaseException) -> None:
+        """Have the next attempt wait as long as the answer to the last one asks for.
+
+        Args:
+            error: Of the last attempt; with the headers of the answer, as aiohttp's have them.
+        """
+        headers = getattr(error, "headers", None)
+        after = headers.get("Retry-After", "") if isinstance(headers, Mapping) else ""
+        if after.isascii() and after.isdecimal():  # else a date, which busy servers do not send
+            self._asked = max(self._asked, min(float(after), LONGEST_PAUSE))
 
 
 def retry(call: Callable[[], T], url: str) -> T:
@@ -121,15 +156,35 @@ def retry(call: Callable[[], T], url: str) -> T:
             through as well.)
         ReadFailed: The call failed, also after retries.
     """
-    for is_last in attempts(url):
+    tries = Attempts(url)
+    for is_last in tries:
         try:
             return call()
         except (FileNotFoundError, NotADirectoryError, LanceError):
             raise
         except Exception as error:
-            if is_last or not is_transient(error):
-                raise ReadFailed(f"{url}: {message_of(error)}") from cause(error, url)
+            is_in_vain = tries.seconds > UNREACHABLE_PATIENCE and _is_unreachable(error)
+            if is_last or is_in_vain or not is_transient(error):
+                advice = CHECK_ADDRESS if _is_unreachable(error) else ""
+                raise ReadFailed(f"{url}: {message_of(error)}{advice}") from cause(error, url)
+            tries.note(error)
     raise AssertionError("the last attempt returns or raises")
+
+
+def _is_unreachable(error: BaseException) -> bool:
+    """Return whether an error says that there is no connection to a server."""
+    if isinstance(error, OSError) and error.errno in _UNREACHABLE_ERRNOS:
+        return True
+    return _is_of_library(error, _UNREACHABLE_NAMES)
+
+
+def _is_of_library(error: BaseException, names: Sequence[str]) -> bool:
+    """Return whether an error is one of a client library with a part of its name among `names`."""
+    return any(
+        kind.__module__.partition(".")[0] in _CLIENT_LIBRARIES
+        and any(name in kind.__name__ for name in names)
+        for kind in type(error).__mro__
+    )
 
 
 def message_of(error: BaseException) -> str:

@@ -22,8 +22,8 @@ from lancefs.storage.filesystems import cat_ranges, in_turn, inner_path, is_web
 from lancefs.storage.forked import note, usable_here
 from lancefs.storage.links import Confines
 from lancefs.storage.local_files import is_local, list_directory, list_files, local_filesystem
-from lancefs.storage.retries import attempts, is_transient, message_of, retry
-from lancefs.storage.web import below, guard_redirects, listed_name
+from lancefs.storage.retries import Attempts, is_transient, message_of, retry
+from lancefs.storage.web import NO_PARTS, below, guard_requests, listed_name
 
 if TYPE_CHECKING:
     import fsspec
@@ -68,7 +68,7 @@ class Store:
         self.is_local = fs is None or is_local(fs)
         self.is_web = fs is not None and not self.is_local and is_web(fs)
         if self.is_web:
-            guard_redirects(fs)
+            guard_requests(fs)
         if fs is not None:
             note(fs)
         self.maps = fs is None or bool(fs.storage_options.get("mmap", True))
@@ -106,7 +106,7 @@ class Store:
         if self._usable_in != generation():
             self._fs = usable_here(self._fs, self.url())
             if self.is_web:
-                guard_redirects(self._fs)
+                guard_requests(self._fs)
             self._usable_in = generation()
         return self._fs
 
@@ -273,7 +273,8 @@ class Store:
         """Fetch ranges of files; retry only the ranges that failed."""
         fetched: dict[int, bytes] = {}
         pending = list(range(len(parts)))
-        for is_last in attempts(f"{len(parts)} ranges of {self.url()}"):
+        tries = Attempts(f"{len(parts)} ranges of {self.url()}")
+        for is_last in tries:
             answers = self._cat([parts[index] for index in pending])
             failed = []
             for index, answer in zip(pending, answers, strict=True):
@@ -284,6 +285,8 @@ class Store:
                     raise error from (cause(answer) if isinstance(answer, Exception) else None)
                 else:
                     failed.append(index)
+                    if isinstance(answer, Exception):
+                        tries.note(answer)
             pending = failed
             if not pending:
                 break
@@ -313,9 +316,7 @@ class Store:
             return ReadFailed(f"{url}: bytes {start}–{end}: {message_of(answer)}")
         if len(answer) > end - start:
             return ReadFailed(
-                f"{url}: bytes {start}–{end}: the store gave {len(answer)} bytes; it does not "
-                "answer requests for parts of a file, which is needed to read a table: put "
-                "simplecache:: before the URL of the table, which copies each file that is read"
+                f"{url}: bytes {start}–{end}: the store gave {len(answer)} bytes; {NO_PARTS}"
             )
         if len(answer) < end - start:
             last = start + len(answer)

@@ -1,13 +1,17 @@
-"""Files behind web servers: names in URLs, and redirects that carry no credentials away.
+"""Files behind web servers: names in URLs, and what requests and their answers are held to.
 
 The root of a store is a URL as the user wrote it; names below it are quoted when they are asked
 for, so that `?`, `#` and `%` in a name are no syntax. A query of the root, for instance a token,
 goes behind the names.
+
+Redirects carry no credentials away, parts of files come uncompressed and are those that were asked
+for, and a server that falls silent is given up.
 """
 
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
@@ -21,8 +25,27 @@ if TYPE_CHECKING:
 # Headers that another origin may see: what part of a file is wanted, and in which form.
 _CARRIED = {"accept", "accept-encoding", "if-match", "if-range", "range", "user-agent"}
 
-_GUARDED = "_lancefs_guards_redirects"
+# Seconds for a connection, and for the next bytes of an answer. The whole may take any time, which
+# aiohttp would end after five minutes, by a slow line in the midst of a large file.
+_CONNECT = 30
+_SILENCE = 60
+
+# A request for a part of a file, and what it got, by RFC 9110, sections 14.1.2 and 14.4.
+_RANGE = re.compile(r"bytes=([0-9]+)-([0-9]+)")
+_CONTENT_RANGE = re.compile(r"bytes ([0-9]+)-([0-9]+)/([0-9]+|\*)")
+
+# What ails a server that gives whole files, and what helps.
+NO_PARTS = (
+    "it does not answer requests for parts of a file, which is needed to read a table: put "
+    "simplecache:: before the URL of the table, which copies each file that is read"
+)
+
+_GUARDED = "_lancefs_guards_requests"
 _LOCK = Lock()
+
+
+class OtherPart(ConnectionError):
+    """A server gave another part of a file than was asked for."""
 
 
 def split_query(url: str) -> tuple[str, str]:
@@ -52,12 +75,13 @@ def listed_name(url: str) -> str | None:
     return None if not name or "/" in name or name in (".", "..") else name
 
 
-def guard_redirects(fs: fsspec.AbstractFileSystem) -> None:
-    """Keep what was given for one server (headers, cookies, a login) from going to another one.
+def guard_requests(fs: fsspec.AbstractFileSystem) -> None:
+    """Keep what was given for one server from going to another one, and answers to their requests.
 
     aiohttp drops the header `Authorization` when it is redirected to another origin, and carries
-    all other headers, the login of the session and its cookies along. The filesystem object is
-    changed, once, so that none of them is.
+    all other headers, the login of the session and its cookies along. It asks for parts of
+    compressed files, and nothing looks at which part a server says that it gives. The filesystem
+    object is changed, once, so that none of this is so.
 
     Args:
         fs: A filesystem of web servers, or one that wraps such a filesystem.
@@ -73,10 +97,13 @@ def guard_redirects(fs: fsspec.AbstractFileSystem) -> None:
 
 
 def _guarded(get_client: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that makes sessions as `get_client` does, and guards their redirects."""
+    """Return a function that makes sessions as `get_client` does, and guards their requests."""
 
     async def get_guarded_client(**options: Any) -> Any:
-        session = await get_client(**_as_headers(options))
+        from aiohttp import ClientTimeout
+
+        timeout = ClientTimeout(total=None, sock_connect=_CONNECT, sock_read=_SILENCE)
+        session = await get_client(**{"timeout": timeout, **_as_headers(options)})
         _watch(session)
         return session
 
@@ -105,9 +132,41 @@ def _watch(session: Any) -> None:
     from aiohttp import TraceConfig
 
     config = TraceConfig()
+    config.on_request_start.append(_ask_for_plain_parts)
     config.on_request_redirect.append(_drop_options)
+    config.on_request_end.append(_check_part)
     config.freeze()
     session.trace_configs.append(config)
+
+
+async def _ask_for_plain_parts(session: Any, _: Any, request: Any) -> None:
+    """Ask for parts of a file as it is: those of a compressed one are no parts of it."""
+    if "Range" in request.headers:
+        request.headers.setdefault("Accept-Encoding", "identity")
+
+
+async def _check_part(session: Any, _: Any, end: Any) -> None:
+    """Check which part of a file an answer has, before its body is read.
+
+    Raises:
+        ValueError: It is the whole file, whose beginning was not asked for.
+        OtherPart: It is another part.
+    """
+    asked = _RANGE.fullmatch(end.headers.get("Range", ""))
+    if asked is None:
+        return
+    first, last = int(asked[1]), int(asked[2])
+    if end.response.status == 200 and first > 0:
+        raise ValueError(f"the server gave the whole file; {NO_PARTS}")
+    given = _CONTENT_RANGE.fullmatch(end.response.headers.get("Content-Range", ""))
+    if end.response.status != 206 or given is None:
+        return
+    size = last + 1 if given[3] == "*" else int(given[3])
+    if (int(given[1]), int(given[2])) != (first, min(last, size - 1)):
+        raise OtherPart(
+            f"the server gave bytes {given[1]}–{int(given[2]) + 1} in their place; it, or a proxy "
+            "on the way, answers requests for parts of a file wrongly"
+        )
 
 
 async def _drop_options(session: Any, _: Any, redirect: Any) -> None:

@@ -15,6 +15,7 @@ from typing import NamedTuple, overload
 
 from lancefs.errors import CorruptFile, MissingFile, ReadFailed, RefNotFound
 from lancefs.storage import Store
+from lancefs.storage.retries import CHECK_ADDRESS
 
 VERSIONS = "_versions"
 
@@ -110,7 +111,9 @@ def list_versions(store: Store, with_sizes: bool = True) -> VersionList:
             infos = {name: info for name, info in entries if info.get("type") != "directory"}
             names = list(infos)
     except ReadFailed as error:
-        raise ReadFailed(f"{error.args[0]}{_listing_hint(store)}") from error
+        is_far = str(error.args[0]).endswith(CHECK_ADDRESS)  # so that no version can be read
+        hint = "" if is_far else _listing_hint(store)
+        raise ReadFailed(f"{error.args[0]}{hint}") from error
     # Of twenty digits, the highest are of the oldest version.
     v2 = _attached(sorted(_V2_NAMES.findall("/".join(["", *names, ""])), reverse=True))
     others = [name for name in names if len(name) != _V2_LENGTH]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -10,12 +12,15 @@ import lance
 import pandas as pd
 import pyarrow as pa
 import pytest
+from aiohttp import web
 from comparison import assert_same_table
 from store_servers import WebServer, web_server
 
 import lancefs
 from lancefs.errors import ReadFailed
 from lancefs.filesystem import LanceFileSystem
+from lancefs.storage import retries
+from lancefs.storage import web as web_stores
 
 
 def test_a_server_that_lists(home: Path, expected: pa.Table) -> None:
@@ -87,3 +92,122 @@ def test_a_request_to_a_busy_server_is_retried(home: Path, expected: pa.Table) -
         server.failures = [403]
         with pytest.raises(ReadFailed, match=r"bytes \d+–\d+: 403"):
             dataset.to_table(columns=["n2"])
+
+
+def _part(data: bytes, start: int, end: int) -> web.Response:
+    headers = {"Content-Range": f"bytes {start}-{end - 1}/{len(data)}"}
+    return web.Response(status=206, body=data[start:end], headers=headers)
+
+
+@pytest.mark.parametrize("by", [-64, 64], ids=["before", "after"])
+def test_another_part_than_was_asked_for_is_not_taken_for_it(
+    home: Path, expected: pa.Table, by: int
+) -> None:
+    """The same number of bytes, which a decoder might take for numbers."""
+    server, wrong = WebServer(home), [0]
+
+    async def part(request: web.Request, data: bytes) -> web.Response:
+        start, end, _ = request.http_range.indices(len(data))
+        moved = by if wrong and start + by > 0 and end + by <= len(data) else 0
+        if moved:
+            wrong.pop()
+        return _part(data, start + moved, end + moved)
+
+    with web_server(server) as url:
+        dataset = lancefs.open(f"{url}/t.lance")
+        list(dataset.to_batches(columns=["n0"], limit=1))
+        server.part = part
+        assert dataset.to_table(columns=["n1"]).equals(expected.select(["n1"]))  # asked again
+        assert not wrong
+        wrong += [0] * 9999
+        with pytest.raises(ReadFailed, match=r"bytes (\d+)–\d+: the server gave bytes (?!\1)\d+–"):
+            dataset.to_table(columns=["n2"])
+
+
+def test_a_server_without_range_requests_need_not_send_a_whole_file(home: Path) -> None:
+    server, sent = WebServer(home), 0
+
+    async def part(request: web.Request, data: bytes) -> web.StreamResponse:
+        nonlocal sent
+        answer = web.StreamResponse(headers={"Content-Length": str(2**30)})
+        await answer.prepare(request)
+        while sent < 2**30 and request.transport is not None:
+            await answer.write(bytes(2**20))
+            sent += 2**20
+        return answer
+
+    with web_server(server) as url:
+        dataset = lancefs.open(f"{url}/t.lance", version=3)
+        list(dataset.to_batches(columns=["n0"], limit=1))
+        server.part = part
+        with pytest.raises(ReadFailed, match=r"gave the whole file; .*simplecache::"):
+            dataset.to_table(columns=["n1"], limit=5)
+    assert sent < 2**28
+
+
+def test_parts_are_not_those_of_a_compressed_file(home: Path, expected: pa.Table) -> None:
+    server = WebServer(home)
+
+    async def part(request: web.Request, data: bytes) -> web.Response:
+        if "gzip" in request.headers.get("Accept-Encoding", ""):
+            encoded = {"Content-Encoding": "gzip"}
+            return web.Response(body=gzip.compress(data, 1), headers=encoded)
+        return _part(data, *request.http_range.indices(len(data))[:2])
+
+    server.part = part
+    with web_server(server) as url:
+        assert_same_table(lancefs.open(f"{url}/t.lance").to_table(), expected)
+    listed = next(one for one in server.headers if "Range" not in one)
+    assert "gzip" in listed["Accept-Encoding"]  # of other answers, long listings for example
+
+
+def test_a_server_that_falls_silent_is_asked_again(
+    home: Path, expected: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web_stores, "_SILENCE", 0.2)
+    server, silent = WebServer(home), [0]
+
+    async def part(request: web.Request, data: bytes) -> web.StreamResponse:
+        start, end, _ = request.http_range.indices(len(data))
+        if not silent:
+            return _part(data, start, end)
+        silent.pop()
+        answer = web.StreamResponse(status=206, headers={"Content-Length": str(end - start)})
+        await answer.prepare(request)
+        await answer.write(data[start : start + (end - start) // 2])
+        while request.transport is not None:
+            await asyncio.sleep(0.05)
+        return answer
+
+    with web_server(server) as url:
+        # The filesystem of another test on this port would have the patience of its own.
+        dataset = lancefs.open(f"{url}/t.lance", storage_options={"skip_instance_cache": True})
+        server.part = part
+        assert dataset.to_table(columns=["n1"]).equals(expected.select(["n1"]))
+    assert not silent
+
+
+def test_a_busy_server_says_when_to_come_again(
+    home: Path, expected: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(retries.time, "sleep", pauses.append)
+    server = WebServer(home)
+    with web_server(server) as url:
+        dataset = lancefs.open(f"{url}/t.lance")
+        server.failures, server.retry_after = [429], "7"
+        assert dataset.to_table(columns=["n1"]).equals(expected.select(["n1"]))
+        server.failures, server.retry_after = [503], "86400"
+        lancefs.open(f"{url}/t.lance", storage_options={"skip_instance_cache": True})
+    assert len(pauses) == 2
+    assert 7 < pauses[0] < 8
+    assert 15 < pauses[1] < 16
+
+
+def test_a_server_that_cannot_be_connected_to() -> None:
+    with web_server(WebServer(Path())) as url:
+        pass
+    with pytest.raises(
+        ReadFailed, match=r"_versions: cannot be listed: .*; check the address, the"
+    ):
+        lancefs.open(f"{url}/t.lance")

@@ -24,7 +24,7 @@ from lancefs.errors import CorruptFile, LanceError, MissingFile, ReadFailed
 from lancefs.filesystem import LanceFileSystem
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
-from lancefs.storage.retries import is_transient
+from lancefs.storage.retries import Attempts, is_transient, retry
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import resolve
 from lancefs.views.arrow import measures
@@ -178,6 +178,23 @@ def test_transient_errors_of_client_libraries() -> None:
         ValueError(),
     ]
     assert not any(map(is_transient, final))
+
+
+@pytest.mark.parametrize(("seconds", "times"), [(0.0, 5), (6.0, 1)])
+def test_a_server_that_is_not_there_is_not_asked_for_long(
+    seconds: float, times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client library may have tried for some seconds itself, as that of s3fs does."""
+    monkeypatch.setattr(Attempts, "seconds", property(lambda _: seconds))
+    asked: list[None] = []
+
+    def ask() -> None:
+        asked.append(None)
+        raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+
+    with pytest.raises(ReadFailed, match=r"refused; check the address"):
+        retry(ask, "s3://lake/t.lance")
+    assert len(asked) == times
 
 
 class FailingListings(CountingFileSystem):
