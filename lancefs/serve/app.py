@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -23,7 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from lancefs.errors import NoSuchPath
 from lancefs.filesystem import LanceFileSystem
 from lancefs.masking import mask_secrets
-from lancefs.serve.files import answer_file
+from lancefs.serve.files import answer_file, is_file_name
 from lancefs.serve.guard import METHODS, Guard
 from lancefs.serve.listings import Entry, list_directory
 from lancefs.serve.refusals import is_expected, message_of, refusal, status_of
@@ -159,6 +160,12 @@ class Site:
     def _answer_tree(self, request: Request, name: str, path: str, has_slash: bool) -> ASGIApp:
         """Return the answer for a path in the tree of a table."""
         fs = self._tables[name].fs
+        answer = partial(
+            answer_file, fs, path, request.headers, self._threads, self._refuse, self._note
+        )
+        if not has_slash and is_file_name(path):
+            with suppress(IsADirectoryError):  # a tag may have such a name, too
+                return answer()  # to ask what it is would list a remote table once more
         if not path or fs.isdir(path):
             if not has_slash:  # links of a listing begin in its directory
                 last = request.scope["raw_path"].rpartition(b"/")[2].decode("ascii")
@@ -168,7 +175,7 @@ class Site:
             return _listing(request, f"{name}/{path}".rstrip("/"), entries, make)
         if has_slash and fs.isfile(path):
             raise NoSuchPath(f"{name}/{path} is a file: leave out the slash behind it")
-        return answer_file(fs, path, request.headers, self._threads, self._refuse, self._note)
+        return answer()
 
     def _refuse(self, error: Exception) -> Response:
         """Return the answer for an error, and tell of it where it is not the client's fault."""

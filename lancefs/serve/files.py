@@ -38,6 +38,11 @@ Refuse: TypeAlias = Callable[[Exception], Response]
 OnError: TypeAlias = Callable[[Exception], None]
 
 
+def is_file_name(path: str) -> bool:
+    """Return whether a path in the tree ends as those of files do."""
+    return path.endswith(tuple(_TYPES))
+
+
 def answer_file(
     fs: LanceFileSystem,
     path: str,

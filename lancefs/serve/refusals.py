@@ -22,7 +22,9 @@ from lancefs.printable import printable
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
 # The directory of a path of this machine. Links and base paths lead to others than those of tables.
-_LOCAL_DIRECTORY = re.compile(r"(?<![^\s'\"(])(?:file:/{0,2})?/(?:[^/\s'\"]+/)+")
+# Names may have spaces inside; a colon and the like before a space are of the message.
+_NAME = r"[^/\s'\"](?:(?:(?![:;,] )[^/'\"\n])*[^/\s'\"])?"
+_LOCAL_DIRECTORY = re.compile(rf"(?<![^\s'\"(])(?:file:/{{0,2}})?/(?:{_NAME}/)+")
 
 
 class BadRequest(Exception):

@@ -20,6 +20,9 @@ from lancefs.filesystem import LanceFileSystem
 from lancefs.serve.files import PART
 from lancefs.serve.ranges import ByteSpan, RangeNotSatisfiable, wanted_span
 from lancefs.serve.refusals import message_of
+from lancefs.storage import Store
+from lancefs.table.versions import VersionList
+from lancefs.views import open_tables
 from lancefs.views.file_objects import ViewFile
 
 TABLE = "/teas%20%3Cb%3E%26.lance"
@@ -152,6 +155,28 @@ def test_the_tag_of_latest_moves_on_with_the_table(tmp_path: Path) -> None:
         assert server.ask("/t.lance/versions/1.arrow", If_None_Match=before).status == 304
 
 
+def test_a_request_lists_the_versions_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a store far away that is what a request waits for."""
+    list_versions, listed = open_tables.list_versions, []
+
+    def listing(store: Store) -> VersionList:
+        listed.append(store)
+        return list_versions(store)
+
+    monkeypatch.setattr(open_tables, "list_versions", listing)
+    assert len(served.ask(f"{TABLE}/latest.arrow", Range="bytes=0-99").body) == 100
+    assert len(listed) == 1
+
+
+def test_a_directory_may_have_the_name_of_a_file(tmp_path: Path) -> None:
+    dataset = lance.write_dataset(pa.table({"n": [1]}), tmp_path / "t.lance")
+    dataset.tags.create("day.json", 1)
+    with serving(tmp_path / "t.lance") as served:
+        assert served.ask("/t.lance/tags/day.json").status == 307
+        assert "columns/" in served.ask("/t.lance/tags/day.json/").text
+        assert served.ask("/t.lance/tags/day.json.arrow").body[:6] == b"ARROW1"
+
+
 def test_a_file_of_several_parts_comes_whole(tmp_path: Path) -> None:
     path = tmp_path / "t.lance"
     lance.write_dataset(pa.table({"a": range(400_000)}), path)
@@ -280,6 +305,9 @@ def test_an_error_before_the_first_byte_is_an_answer(file: str, tmp_path: Path) 
         ("/srv/base/data/x.lance: damaged", "…/x.lance: damaged"),
         ("'/srv/base/data/x.lance' is gone", "'…/x.lance' is gone"),
         ("reading file:///srv/base/x.lance failed", "reading …/x.lance failed"),
+        ("/srv/our base/of all/x.lance: damaged", "…/x.lance: damaged"),
+        ("to /etc/passwd, outside of /srv/a b/c and /mnt/d", "to …/passwd, outside of …/c and …/d"),
+        ("/srv/base/x: no such file; see a/b", "…/x: no such file; see a/b"),
         ("s3://bucket/base/x.lance: gone", "s3://bucket/base/x.lance: gone"),
         ("there is no file a/b.arrow; / lists the tables",) * 2,
     ],
