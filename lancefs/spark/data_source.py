@@ -32,7 +32,13 @@ from lancefs.spark.brief_errors import brief, brief_about_options, briefly
 from lancefs.spark.partitions import Span, plan, restrict_spans
 from lancefs.spark.pinned_version import Pinned, open_table, pin
 from lancefs.spark.shipping import Shipped, ship
-from lancefs.spark.spark_types import arrow_schema, nullable, read_schema, spark_schema
+from lancefs.spark.spark_types import (
+    arrow_schema,
+    denied_nulls,
+    nullable,
+    read_schema,
+    spark_schema,
+)
 from lancefs.spark.table_options import (
     TASK_ROW_METADATA,
     Nanoseconds,
@@ -256,10 +262,11 @@ def _check_schema(version: OpenVersion, schema: StructType, read: ReadOptions) -
                 f"column {field.name} is {is_}, the schema that was given says {said}; read it as "
                 "it is and cast it in Spark"
             )
-        if field.nullable and not wanted.nullable:  # Spark would not look for nulls any more
+        place = denied_nulls(field, wanted)
+        if place is not None:  # Spark would not look for nulls any more
             raise ValueError(
-                f"column {field.name} may be null, the schema that was given says NOT NULL; leave "
-                "that out"
+                f"column {place} may be null, the schema that was given says NOT NULL; leave that "
+                "out"
             )
 
 

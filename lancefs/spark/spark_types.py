@@ -123,6 +123,35 @@ def nullable(schema: spark.StructType) -> spark.StructType:
     return spark.StructType([spark.StructField(f.name, f.dataType) for f in schema.fields])
 
 
+def denied_nulls(own: spark.StructField, wanted: spark.StructField) -> str | None:
+    """Return where values may be null though a schema says not; None without.
+
+    Args:
+        own: A column.
+        wanted: The same column, with the same type, in that schema.
+    """
+    name: str = own.name
+    if own.nullable and not wanted.nullable:
+        return name
+    for pair in zip(_members(own.dataType), _members(wanted.dataType), strict=True):
+        place = denied_nulls(*pair)
+        if place is not None:
+            return f"{name}.{place}"
+    return None
+
+
+def _members(data_type: spark.DataType) -> list[spark.StructField]:
+    """The members of a struct; the items of a list and of a map as if they were some."""
+    if isinstance(data_type, spark.StructType):
+        return list(data_type.fields)
+    if isinstance(data_type, spark.ArrayType):
+        return [spark.StructField("element", data_type.elementType, data_type.containsNull)]
+    if isinstance(data_type, spark.MapType):
+        value = spark.StructField("value", data_type.valueType, data_type.valueContainsNull)
+        return [spark.StructField("key", data_type.keyType, False), value]
+    return []
+
+
 def read_schema(
     version: OpenVersion, names: Sequence[str] | None = None, with_row_id: bool = False
 ) -> pa.Schema:

@@ -18,6 +18,8 @@ from spark_support import append, make_table
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'lancefs[spark]'")
 
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType
+
 import lancefs
 import lancefs.spark
 from lancefs.errors import ColumnNotFound, InvalidFilter, NotALanceTable, ReadFailed, RefNotFound
@@ -375,6 +377,21 @@ def test_a_schema_without_nulls_is_refused_where_there_may_be_some(spark: Any, t
     """Spark believes it, and would find no null."""
     with pytest.raises(Exception, match=r"column city may be null, .* says NOT NULL"):
         spark.read.format("lancefs").schema("city string NOT NULL").load(table).count()
+
+
+def test_the_same_below_a_column(spark: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "t.lance")
+    trips = pa.array([[{"via": "Gent"}, None], [{"via": None}]])
+    lance.write_dataset(pa.table({"id": [1, 2], "trips": trips}), path)
+    texts = ArrayType(StructType([StructField("via", StringType())]), containsNull=False)
+    for schema, place in (
+        ("trips array<struct<via: string NOT NULL>>", "trips.element.via"),
+        (StructType([StructField("trips", texts)]), "trips.element"),
+    ):
+        with pytest.raises(Exception, match=f"column {place} may be null, .* says NOT NULL"):
+            spark.read.format("lancefs").schema(schema).load(path).collect()
+    same = spark.read.format("lancefs").schema("trips array<struct<via: string>>").load(path)
+    assert same.where("exists(trips, trip -> trip.via is null)").count() == 2
 
 
 def test_nothing_is_written(spark: Any, table: str) -> None:
