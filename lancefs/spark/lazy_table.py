@@ -76,6 +76,8 @@ def table(
     wanted = make_ref(as_of=ref) if isinstance(ref, datetime) else make_ref(ref=ref)
     version = open_table(where, wanted)
     names = None if columns is None else list(columns)
+    if names is not None and len(set(names)) < len(names):
+        raise ValueError(f"columns is {names!r}; names were expected, each once")
     chosen = LanceDataset(version).scanner(names, with_row_id=with_row_id).projected_schema
     schema = nullable(spark_schema(chosen, nanoseconds, unsupported))
     if filter is None:
