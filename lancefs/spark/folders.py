@@ -10,9 +10,10 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from lancefs.errors import NotALanceTable
-from lancefs.spark.stores import absolute, reaching
+from lancefs.spark.stores import absolute, open_place
 from lancefs.storage import Store
 from lancefs.storage.filesystems import is_folder
+from lancefs.storage.retries import retry
 
 SUFFIX = ".lance"
 # Signs of a pattern, as fsspec has them.
@@ -33,19 +34,19 @@ def find_tables(place: str, storage: Mapping[str, Any]) -> dict[str, str]:
 
     Raises:
         NotALanceTable: There are none.
-        ValueError: Names differ in case only.
+        ReadFailed: The store refused or failed.
+        ValueError: Names differ in case only, or the storage options do not fit the store.
     """
     place = absolute(place)
-    with reaching(place):
-        fs, path = fsspec.core.url_to_fs(place, **storage)
-        path = str(path).rstrip("/")
-        if _has_signs(path) and not fs.isdir(path):
-            globbed = fs.glob(path, detail=True).items()
-            top, found = _top(path), [one for one, info in globbed if is_folder(fs, info)]
-        else:
-            top = path
-            entries = Store(fs, path).entries()
-            found = [f"{path}/{name}" for name, info in entries if info["type"] == "directory"]
+    fs, path = open_place(place, storage)
+    path = path.rstrip("/")
+    if _has_signs(path) and not retry(lambda: fs.isdir(path), place):
+        globbed = retry(lambda: fs.glob(path, detail=True), place).items()
+        top, found = _top(path), [one for one, info in globbed if is_folder(fs, info)]
+    else:
+        top = path
+        entries = Store(fs, path).entries()
+        found = [f"{path}/{name}" for name, info in entries if info["type"] == "directory"]
     folders = sorted(str(one).rstrip("/") for one in found)
     protocol = fsspec.core.split_protocol(place)[0]
     start = "" if protocol is None or isinstance(fs, LocalFileSystem) else f"{protocol}://"

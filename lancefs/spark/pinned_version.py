@@ -11,11 +11,10 @@ from lancefs.errors import MissingFile, NotALanceTable, RefNotFound
 from lancefs.forks import Lock
 from lancefs.masking import mask_secrets
 from lancefs.spark.shipping import Shipped, ship
-from lancefs.spark.stores import reaching
+from lancefs.spark.stores import open_place
 from lancefs.spark.table_options import TableOptions
 from lancefs.spark.worker_garbage import spare_modules
 from lancefs.storage import Store
-from lancefs.storage.filesystems import open_url
 from lancefs.table.base_paths import confine
 from lancefs.table.open_version import OpenVersion, open_version
 from lancefs.table.refs import Ref
@@ -98,12 +97,10 @@ def open_table(table: TableOptions, ref: Ref) -> OpenVersion:
 
     Raises:
         LanceError: As `lancefs.open` says.
-        ReadFailed: The store cannot be reached.
+        ValueError: The storage options do not fit the store.
     """
-    with reaching(table.url):
-        fs, path = open_url(table.url, table.storage)
-        store = confine(Store(fs, path), table.base_rules)
-        return open_version(store, ref, table.base_rules)
+    store = confine(Store(*open_place(table.url, table.storage)), table.base_rules)
+    return open_version(store, ref, table.base_rules)
 
 
 def pin(table: TableOptions, version: OpenVersion) -> Pinned:

@@ -1,14 +1,14 @@
-"""Addresses that mean the same on every machine, and stores that cannot be reached."""
+"""Addresses that mean the same on every machine, and the stores behind them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
+from typing import Any
 
 import fsspec
 
-from lancefs.errors import LanceError, ReadFailed, cause
+from lancefs.storage.filesystems import open_url
 
 
 def absolute(url: str) -> str:
@@ -19,19 +19,19 @@ def absolute(url: str) -> str:
     return os.path.abspath(path) if protocol in (None, "file", "local") else url
 
 
-@contextmanager
-def reaching(url: str) -> Iterator[None]:
-    """Say which store it is that cannot be reached.
+def open_place(url: str, storage: Mapping[str, Any]) -> tuple[fsspec.AbstractFileSystem, str]:
+    """Return the filesystem of a URL, and the path in it.
+
+    Args:
+        url: A folder, a table, or a pattern that these match.
+        storage: For fsspec.
 
     Raises:
-        ReadFailed: In place of whatever the client of the store raised.
+        LanceError: As `open_url` says.
+        ImportError: The store needs a package that is not installed.
+        ValueError: The store has no such option, or there is no such store.
     """
     try:
-        yield
-    except (LanceError, ImportError, ValueError):
-        raise
-    except Exception as error:  # what clients of stores raise has no class in common
-        raise ReadFailed(
-            f"{url} cannot be reached ({type(error).__name__}: {error}): check the address, the "
-            "network and the storage options, on the driver and on every worker"
-        ) from cause(error)
+        return open_url(url, storage)
+    except TypeError as error:  # of the call that makes the filesystem
+        raise ValueError(f"the storage options do not fit the store: {error}") from None

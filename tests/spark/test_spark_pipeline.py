@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+import fsspec.implementations.memory
 import lance
 import numpy as np
 import pyarrow as pa
@@ -31,6 +32,7 @@ from lancefs.errors import (
     ColumnNotFound,
     LanceError,
     NotALanceTable,
+    ReadFailed,
     RefNotFound,
     UnsupportedFeature,
 )
@@ -246,6 +248,32 @@ def test_tables_are_found_by_folder_and_by_pattern(tmp_path: Path) -> None:
     (tmp_path / "[x]" / "t.lance").mkdir(parents=True)
     found = find_tables(str(tmp_path / "[x]"), {})
     assert found == {"t": str(tmp_path / "[x]" / "t.lance")}
+
+
+class Unreachable(fsspec.implementations.memory.MemoryFileSystem):
+    """A store whose client fails in its own way, which is no `OSError`."""
+
+    protocol = "unreachable"
+
+    def __init__(self, bucket: str = "") -> None:
+        super().__init__()
+
+    def ls(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("nobody answers")
+
+    cat_file = info = ls
+
+
+@pytest.mark.parametrize("place", ["unreachable://lake", "unreachable://lake/*/a.lance"])
+def test_a_store_that_cannot_be_reached_is_named(place: str) -> None:
+    fsspec.register_implementation("unreachable", Unreachable, clobber=True)
+    with pytest.raises(ReadFailed, match=r"^unreachable://.*nobody answers"):
+        find_tables(place, {})
+    with pytest.raises(ReadFailed, match=r"^unreachable://.*nobody answers"):
+        Files(place).read("_lancefs.json")
+    for open_place in (find_tables, Files):
+        with pytest.raises(ValueError, match=r"storage options do not fit the store: .*'bukket'"):
+            open_place(place, {"bukket": "b"})
 
 
 def json_lines(file: Path) -> list[dict[str, Any]]:

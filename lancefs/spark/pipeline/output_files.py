@@ -10,12 +10,12 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, NamedTuple
 
-import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from lancefs.errors import ReadFailed
 from lancefs.masking import mask_secrets
-from lancefs.spark.stores import absolute, reaching
+from lancefs.spark.stores import absolute, open_place
+from lancefs.storage.retries import retry
 
 # Files that one request to the store may name.
 _AT_ONCE = 1000
@@ -88,9 +88,8 @@ class Files:
     def __init__(self, url: str, storage: Mapping[str, Any] | None = None) -> None:
         self.url = absolute(url)
         self.storage = dict(storage or {})
-        with reaching(self.url):
-            self.fs, root = fsspec.core.url_to_fs(self.url, **self.storage)
-        self.root = str(root).rstrip("/")
+        self.fs, root = open_place(self.url, self.storage)
+        self.root = root.rstrip("/")
         self.is_local = isinstance(self.fs, LocalFileSystem)
 
     @property
@@ -103,12 +102,16 @@ class Files:
         return f"{self.root}/{path}" if path else self.root
 
     def read(self, path: str) -> bytes | None:
-        """Read a file; None where there is none."""
+        """Read a file; None where there is none.
+
+        Raises:
+            ReadFailed: The store refused or failed.
+        """
         try:
-            data: bytes = self.fs.cat_file(self.full(path))
+            data: bytes = retry(lambda: self.fs.cat_file(self.full(path)), f"{self.url}/{path}")
         except FileNotFoundError:
             return None
-        except OSError as error:
+        except NotADirectoryError as error:
             raise ReadFailed(f"{self.url}/{path}: {error}") from error
         return data
 
