@@ -1,7 +1,8 @@
 """Streaming: `spark.readStream.format("lancefs")`, the rows that versions append.
 
 An offset is a version: all of its appended rows have been read, and those of the versions before.
-Versions never change, so a micro-batch that is done again after a crash is the same again.
+Versions never change, so a micro-batch that is done again after a crash is the same again. When the
+version was committed tells whether the table was written anew in the same place.
 """
 
 from __future__ import annotations
@@ -60,6 +61,12 @@ except ImportError:
     ReadAllAvailable = ReadMaxFiles = ReadMaxRows = SupportsTriggerAvailableNow = None
 
 _VERSION = "version"
+_COMMITTED = "committed"
+# Manifests that are kept: of two versions to compare, and of the one that a micro-batch ends with.
+_KEPT = 3
+# Spark hands offsets back as it got them. Of a version that nothing was read of, and in checkpoints
+# of earlier checkouts, there is no commit time.
+_Offset: TypeAlias = dict[str, Any]
 
 # What a task reads of a version: some fragments (`Span`), or its share of the changes (`IdShare`);
 # of the changes all, where both are None.
@@ -94,7 +101,7 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         self.columns = schema
         self.store = store
         self.target: int | None = None  # where a run over what is available now ends
-        self._manifests: dict[int, Manifest] = {}
+        self._manifests: dict[VersionFile, Manifest] = {}
 
     def __reduce__(self) -> Shipped:
         table, read = self.table, self.options.read
@@ -108,7 +115,7 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         )
 
     @brief
-    def initialOffset(self) -> dict[str, int]:
+    def initialOffset(self) -> _Offset:
         """The version before the first one whose rows are wanted."""
         versions = self._versions()
         newest = versions[-1].version
@@ -116,7 +123,7 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         if time is not None:
             return {_VERSION: self._last_before(time, versions)}
         if start is None:
-            return {_VERSION: newest}
+            return self._offset(versions[-1])
         if start > newest + 1:
             raise RefNotFound(
                 f"{self.table.url}: startingVersion is {start}, the newest version is {newest}"
@@ -126,9 +133,10 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         return {_VERSION: start - 1}
 
     @brief
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+    def partitions(self, start: _Offset, end: _Offset) -> list[InputPartition]:
         """Cut the rows that are appended after one version, up to another, into tasks."""
         files = {file.version: file for file in self._versions()}
+        self._require_same_table(start, files)
         found: list[tuple[object, ...]] = []
         for version in range(start[_VERSION] + 1, end[_VERSION] + 1):
             if version not in files:
@@ -203,8 +211,11 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
             self.options.stream.skip_changes,
         )
 
-    def _latest(self, start: dict[str, int], is_limited: bool) -> dict[str, int]:
-        newest = self._versions()[-1].version
+    def _latest(self, start: _Offset, is_limited: bool) -> _Offset:
+        files = {file.version: file for file in self._versions()}
+        newest = max(files)
+        if newest < start[_VERSION]:
+            raise self._made_anew(start, f"its newest version is {newest} now")
         if self.target is not None:
             newest = min(newest, self.target)
         limits = self.options.stream
@@ -212,7 +223,32 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
             newest = min(newest, start[_VERSION] + limits.max_versions)
         if is_limited and limits.max_rows is not None:
             newest = self._until_enough_rows(start[_VERSION], newest, limits.max_rows)
-        return {_VERSION: max(newest, start[_VERSION])}
+        if newest <= start[_VERSION]:
+            return start
+        if newest not in files:
+            raise self._cleaned_up(newest, list(files.values()))
+        return self._offset(files[newest])
+
+    def _offset(self, file: VersionFile) -> _Offset:
+        return {
+            _VERSION: file.version,
+            _COMMITTED: self._manifest(file).timestamp.isoformat(),
+        }
+
+    def _require_same_table(self, start: _Offset, files: Mapping[int, VersionFile]) -> None:
+        """See that the version up to which rows were read is the one that is there.
+
+        Raises:
+            MissingFile: Another table stands in its place.
+        """
+        file, committed = files.get(start[_VERSION]), start.get(_COMMITTED)
+        if file is None or committed is None:
+            return
+        now = self._manifest(file).timestamp.isoformat()
+        if now != committed:
+            raise self._made_anew(
+                start, f"that version is from {now} now, and was from {committed}"
+            )
 
     def _until_enough_rows(self, start: int, newest: int, most: int) -> int:
         """Return the last version up to which no more than so many rows were appended."""
@@ -246,13 +282,19 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
     def _manifest(self, file: VersionFile) -> Manifest:
         """Read a manifest; the last ones are kept, as each is needed twice."""
-        known = self._manifests.get(file.version)
+        known = self._manifests.get(file)
         if known is None:
             known = read_manifest(self._store.file(file.path, file.size))
-            self._manifests[file.version] = known
-            for version in sorted(self._manifests)[:-2]:
-                del self._manifests[version]
+            self._manifests[file] = known
+            for old in sorted(self._manifests, key=lambda one: one.version)[:-_KEPT]:
+                del self._manifests[old]
         return known
+
+    def _made_anew(self, start: _Offset, what: str) -> MissingFile:
+        return MissingFile(
+            f"{self.table.url}: the stream has read up to version {start[_VERSION]}, but {what}: "
+            "the table was written anew. Start a new stream with a new checkpoint"
+        )
 
     def _cleaned_up(self, version: int, versions: Sequence[VersionFile]) -> MissingFile:
         oldest = min(file.version for file in versions)
@@ -274,23 +316,23 @@ if ReadMaxFiles is None:
         (`setLatestSeenOffset` of its `PythonMicroBatchStream`).
         """
 
-        first: dict[str, int] | None = None  # where the stream begins
-        reached: dict[str, int] | None = None  # where the last micro-batch ended
+        first: _Offset | None = None  # where the stream begins
+        reached: _Offset | None = None  # where the last micro-batch ended
 
         @brief
-        def initialOffset(self) -> dict[str, int]:
+        def initialOffset(self) -> _Offset:
             """The version before the first one whose rows are wanted; the same at each call."""
             if self.first is None:
                 self.first = super().initialOffset()
             return self.first
 
         @brief
-        def latestOffset(self) -> dict[str, int]:
+        def latestOffset(self) -> _Offset:
             """The last version of the next micro-batch."""
             return self._latest(self.reached or self.initialOffset(), is_limited=True)
 
         @brief
-        def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        def partitions(self, start: _Offset, end: _Offset) -> list[InputPartition]:
             """Cut a micro-batch into tasks; the next one begins at its end."""
             self.reached = end
             return super().partitions(start, end)
@@ -310,12 +352,12 @@ else:
             return super().getDefaultReadLimit()
 
         @brief
-        def latestOffset(self, start: dict[str, int], limit: Any) -> dict[str, int]:
+        def latestOffset(self, start: _Offset, limit: Any) -> _Offset:
             """The last version of the next micro-batch."""
             return self._latest(start, not isinstance(limit, ReadAllAvailable))
 
         @brief
-        def reportLatestOffset(self) -> dict[str, int]:
+        def reportLatestOffset(self) -> _Offset:
             """The newest version."""
             return {_VERSION: self._versions()[-1].version}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -194,6 +195,34 @@ def test_a_cleaned_up_start_is_said_to_be_one(spark: Any, tmp_path: Path) -> Non
     lance.dataset(path).cleanup_old_versions(older_than=timedelta(0))
     with pytest.raises(Exception, match=r"MissingFile: .*version 2, .* was cleaned up"):
         run(stream(spark, path, startingVersion=2), tmp_path)
+
+
+@pytest.mark.parametrize("appends", [0, 3], ids=["fewer versions", "more versions"])
+def test_a_table_that_was_written_anew_is_said_to_be_so(
+    spark: Any, tmp_path: Path, appends: int
+) -> None:
+    """Its rows up to the version of the checkpoint would be lost."""
+    path = make_table(tmp_path / "t.lance", 10)
+    append(path, 10, 10)
+    frame = stream(spark, path, startingVersion=1, columns="id")
+    run(frame, tmp_path)
+    run(frame, tmp_path)  # nothing new
+    assert ids(spark, tmp_path) == [*range(20)]
+    shutil.rmtree(path)
+    make_table(tmp_path / "t.lance", 10)
+    for number in range(1, 1 + appends):
+        append(path, 10 * number, 10)
+    anew = stream(spark, path, startingVersion=1, columns="id")
+    with pytest.raises(Exception, match=r"MissingFile: .*up to version 2.* was written anew"):
+        run(anew, tmp_path)
+
+
+def test_a_checkpoint_without_the_time_of_its_version_goes_on(tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance", 10)
+    append(path, 10, 10)
+    source = LanceDataSource({"path": path, "startingVersion": "1"})
+    reader = source.streamReader(source.schema())
+    assert len(reader.partitions({"version": 1}, {"version": 2})) == 1
 
 
 def test_a_stream_has_todays_columns_and_may_filter_by_others(spark: Any, tmp_path: Path) -> None:
