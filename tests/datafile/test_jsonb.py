@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 
 import pyarrow as pa
@@ -126,6 +127,28 @@ def test_decimals_are_rounded_as_lance_does(data: bytes, shown: str) -> None:
 )
 def test_extension_values_are_strings(data: bytes, shown: str) -> None:
     assert text(scalar(EXTENSION, data)) == f'"{shown}"'
+
+
+def test_values_that_c_does_not_write_keep_their_places() -> None:
+    rare, plain = scalar(NUMBER, b"\x70" + struct.pack(">qB", 5, 1)), scalar(STRING, b"some text")
+    values = pa.array([rare, plain, None, rare, rare, plain, b""], pa.large_binary())
+    shown = ["0.5", '"some text"', None, "0.5", "0.5", '"some text"', "null"]
+    assert to_text(values).to_pylist() == shown
+
+
+def test_text_may_be_many_times_as_long_as_its_bytes() -> None:
+    assert text(scalar(STRING, bytes(1000))) == '"' + "\\u0000" * 1000 + '"'
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_numbers_have_the_fewest_digits_that_read_back(value: float) -> None:
+    shown = text(double(value))
+    assert float(shown) == value
+    assert len(digits_of(shown)) == len(digits_of(repr(value)))
+
+
+def digits_of(number: str) -> str:
+    return re.sub("[^0-9]", "", number.split("e")[0]).strip("0")
 
 
 def test_deep_nesting_needs_no_recursion() -> None:

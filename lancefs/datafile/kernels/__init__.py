@@ -27,6 +27,7 @@ from lancefs.datafile.kernels.fsst import fsst_lengths as fsst_lengths
 from lancefs.datafile.kernels.intervals import between as between
 from lancefs.datafile.kernels.intervals import within as within
 from lancefs.datafile.kernels.items import find_items as find_items
+from lancefs.datafile.kernels.jsonb import write_json as write_json
 from lancefs.datafile.kernels.levels import take_levels as take_levels
 from lancefs.datafile.kernels.library import LIBRARY
 from lancefs.datafile.kernels.library import KernelReport as KernelReport

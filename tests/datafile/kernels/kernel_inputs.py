@@ -15,6 +15,7 @@ import wire_messages
 from file_inputs import files_of_a_folder, files_to_read
 from footer_inputs import small_files
 from hypothesis import strategies as st
+from json_inputs import json_values
 from level_inputs import levels_of_rows
 from phrase_inputs import ascending_numbers, words_of_documents
 from point_inputs import (
@@ -39,6 +40,7 @@ from lancefs.datafile.kernels import (
     fsst,
     intervals,
     items,
+    jsonb,
     library,
     lists,
     lookup,
@@ -676,5 +678,6 @@ PAIRS = {
     "follow_words": (phrases.follow_words, words_of_documents()),
     "within": (intervals.within, numbers_and_bounds()),
     "between": (intervals.between, small_numbers_and_bounds()),
+    "write_json": (jsonb.write_json, json_values()),
     "to_decimal64": (decimals.to_decimal64, segments_of_decimals()),
 }
