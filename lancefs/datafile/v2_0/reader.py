@@ -31,9 +31,10 @@ from lancefs.datafile.v2_0.array_page import ArrayPage, Slots, name_of
 from lancefs.datafile.v2_0.descriptions import check_column, parse_page_encoding
 from lancefs.datafile.v2_0.encodings import dictionary_overhead, read_bytes, read_extents
 from lancefs.datafile.v2_0.extents import Extents, join_extents
+from lancefs.datafile.v2_0.flat_columns import FlatColumns, are_flat
 from lancefs.datafile.v2_0.point_plans import plan_leaf
 from lancefs.datafile.v2_1.assembly import assemble_rows, report_disagreement
-from lancefs.datafile.v2_1.kernel_choice import MAX_ROWS
+from lancefs.datafile.v2_1.kernel_choice import MAX_ROWS, are_plainly_read
 from lancefs.datafile.v2_1.leaf_columns import LeafField, leaves_below
 from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
 from lancefs.datafile.v2_1.point_plans import LeafPlan
@@ -62,11 +63,13 @@ class _CachedArrayMetadata(CachedMetadata):
 
     Attributes:
         few: How a few rows of some fields are read.
+        flat: Which of some fields are flat; None where none is.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.few = CacheByFields[_FewRows]()
+        self.flat = CacheByFields[FlatColumns | None]()
 
 
 class ArrayReader(PointReader):
@@ -119,13 +122,49 @@ class ArrayReader(PointReader):
     ) -> Reads[list[pa.Array]]:
         """Read the same rows of several fields; see `read`. Errors name the field."""
         url, arrays, refusal = self.container.file.url, dict[int, pa.Array](), None
-        if fields and self.container.file.is_in_memory and 0 < count_rows(ranges) <= MAX_ROWS:
-            arrays, refusal = yield from self._read_few(fields, ranges)
+        if fields and self.container.file.is_in_memory:
+            if are_plainly_read(False, ranges):
+                arrays |= yield from self._read_flat(fields, ranges[0])
+            if len(arrays) < len(fields) and 0 < count_rows(ranges) <= MAX_ROWS:
+                left = [number for number in range(len(fields)) if number not in arrays]
+                few, refusal = yield from self._read_few([fields[one] for one in left], ranges)
+                arrays |= {left[number]: array for number, array in few.items()}
         others = [field for number, field in enumerate(fields) if number not in arrays]
-        left = iter((yield from read_fields(self.read, url, others, ranges)))
+        rest = iter((yield from read_fields(self.read, url, others, ranges)))
         if refusal is not None:
             report_disagreement(url, refusal)
-        return [arrays[number] if number in arrays else next(left) for number in range(len(fields))]
+        return [arrays[number] if number in arrays else next(rest) for number in range(len(fields))]
+
+    def _read_flat(self, fields: Sequence[Field], rows: RowRange) -> Reads[Mapping[int, pa.Array]]:
+        """Read a range of rows of those fields that are flat and have it in one page.
+
+        Returns:
+            The rows of these fields, by their positions.
+        """
+        cached = self._cached_metadata.flat.find(fields)
+        columns = cached[1] if cached is not None else (yield from self._plan_flat(fields))
+        if columns is None:
+            return {}
+        (data,) = yield SparseRanges([columns.span])
+        found = columns.read(data, rows)
+        self.container.file.looked_at(found.size, len(found.arrays))
+        count_pages(len(found.arrays))
+        return found.arrays
+
+    def _plan_flat(self, fields: Sequence[Field]) -> Reads[FlatColumns | None]:
+        """Find out which of some fields are flat, which is kept in mind."""
+        own = [
+            (number, leaf)
+            for number, field in enumerate(fields)
+            if field.is_leaf and field.id in self.columns
+            for leaf in leaves_below(field)
+        ]
+        yield from self.container.load([self.columns[leaf.field.id] for _, leaf in own])
+        planned = [(number, self._fitting_plan(leaf)) for number, leaf in own]
+        flat = [(number, plan) for number, plan in planned if plan is not None and are_flat(plan)]
+        columns = FlatColumns(*zip(*flat, strict=True)) if flat else None
+        self._cached_metadata.flat.put(fields, columns)
+        return columns
 
     def _read_few(
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
