@@ -56,9 +56,9 @@ from lancefs.table.version_rows import (
     ids_of,
     in_order,
     live_rows,
+    paired_ids,
     read_rows,
     rows_at,
-    unique_ids_of,
     versions_of,
 )
 from lancefs.table.versions import latest
@@ -329,10 +329,7 @@ class _Comparison:
 
     def _by_id(self, old: VersionRows, new: VersionRows) -> tuple[VersionRows, VersionRows]:
         """Collect the rows of both versions, by row id, as updates where their values differ."""
-        ids_old, ids_new = unique_ids_of(self.since, old), unique_ids_of(self.until, new)
-        _, in_old, in_new = np.intersect1d(ids_old, ids_new, return_indices=True)
-        order = np.argsort(in_new)
-        in_old, in_new = in_old[order], in_new[order]
+        in_old, in_new = paired_ids((self.since, self.until), (old, new))
         if len(in_new):
             self._compare_moved(old.take(in_old), new.take(in_new))
         gone, come = np.ones(len(old), np.bool_), np.ones(len(new), np.bool_)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,9 @@ from lancefs.table.row_values import encode_rows
 ROWS_AT_ONCE = 64 * 1024
 # Decoding this many unwanted rows costs about as much as decoding one more range of rows.
 _GAP = 128
+# Numbers are looked up in a table of all those between the least and the greatest one, where these
+# are at most so many times as many.
+_MAX_SPAN = 8
 _NONE: Ints = np.empty(0, np.int64)
 
 
@@ -48,9 +52,19 @@ class VersionRows:
     def take(self, which: Ints | Mask) -> VersionRows:
         return VersionRows(self.fragments[which], self.offsets[which], self.commits[which])
 
-    def order(self) -> Ints:
-        """Return the permutation that sorts the rows into scan order."""
-        return np.lexsort((self.offsets, self.fragments))
+    @property
+    def is_in_order(self) -> bool:
+        """Whether the rows are in scan order, as most are: to tell takes a tenth of sorting."""
+        steps, within = np.diff(self.fragments), np.diff(self.offsets)
+        return bool(((steps > 0) | ((steps == 0) & (within >= 0))).all())
+
+    def order(self) -> Ints | None:
+        """Return the permutation that sorts the rows into scan order; None if they are in it."""
+        return None if self.is_in_order else np.lexsort((self.offsets, self.fragments))
+
+    def reordered(self, order: Ints | None) -> VersionRows:
+        """Return the rows in the order that `order` gave."""
+        return self if order is None else self.take(order)
 
     def groups(self) -> Iterator[tuple[int, slice]]:
         """Yield the position of each fragment, and the slice of its consecutive rows."""
@@ -69,7 +83,7 @@ def concatenated(parts: Sequence[VersionRows]) -> VersionRows:
 
 def in_order(parts: Sequence[VersionRows]) -> VersionRows:
     rows = concatenated(parts)
-    return rows.take(rows.order())
+    return rows.reordered(rows.order())
 
 
 def rows_at(position: int, offsets: Ints, commit: int = 0) -> VersionRows:
@@ -86,23 +100,94 @@ def live_rows(version: OpenVersion, position: int) -> VersionRows:
 def ids_of(version: OpenVersion, rows: VersionRows) -> Ids:
     """Return the row ids of rows."""
     order = rows.order()
-    ordered = rows.take(order)
+    ordered = rows.reordered(order)
     ids = np.empty(len(rows), np.uint64)
     for position, part in ordered.groups():
         reader = version.readers[position]
-        ids[order[part]] = version.row_metadata.at(ROW_ID, reader, ordered.offsets[part])
+        found = version.row_metadata.at(ROW_ID, reader, ordered.offsets[part])
+        ids[part if order is None else order[part]] = found
     return ids
 
 
-def unique_ids_of(version: OpenVersion, rows: VersionRows) -> Ids:
-    """Return the stable row ids of rows, and check that they are unique."""
-    ids = ids_of(version, rows)
-    values, counts = np.unique(ids, return_counts=True)
-    if len(values) < len(ids):
-        raise CorruptFile(
-            f"{version.manifest.path}: two rows have the stable id {values[counts > 1][0]}"
-        )
-    return ids
+def paired_ids(versions: Sequence[OpenVersion], rows: Sequence[VersionRows]) -> tuple[Ints, Ints]:
+    """Find the rows of two versions that have the same stable row id.
+
+    Args:
+        versions: The versions, which have stable row ids.
+        rows: Rows of each.
+
+    Returns:
+        The positions of the rows of each pair, among those of the one version and of the other,
+        ascending among these.
+
+    Raises:
+        CorruptFile: Two rows of a version have the same id.
+    """
+    ids = [ids_of(version, own) for version, own in zip(versions, rows, strict=True)]
+    for version, own in zip(versions, ids, strict=True):
+        if (twice := _twice(own)) is not None:
+            raise CorruptFile(f"{version.manifest.path}: two rows have the stable id {twice}")
+    return paired(*ids)
+
+
+def paired(old: Ids, new: Ids) -> tuple[Ints, Ints]:
+    """Find the numbers that two arrays share; each has a number once.
+
+    Returns:
+        Their positions in the one array and in the other, ascending in this one.
+    """
+    table = _Places.of(old)
+    if table is not None:
+        found = table.find(new)
+    else:
+        order = np.argsort(old)
+        ordered = old[order]
+        at = np.minimum(np.searchsorted(ordered, new), max(len(old) - 1, 0))
+        found = np.where(ordered[at] == new, order[at], -1) if len(old) else np.full(len(new), -1)
+    in_new = np.flatnonzero(found >= 0)
+    return found[in_new], in_new
+
+
+def _twice(ids: Ids) -> int | None:
+    """Return a number that an array has twice; None if it has each once."""
+    table = _Places.of(ids)
+    if table is not None:
+        again = np.flatnonzero(table.find(ids) != np.arange(len(ids)))
+        return int(ids[again[0]]) if len(again) else None
+    ordered = np.sort(ids)
+    again = np.flatnonzero(ordered[1:] == ordered[:-1])
+    return int(ordered[again[0]]) if len(again) else None
+
+
+class _Places(NamedTuple):
+    """Where numbers are in an array, by the numbers: quicker than to sort them.
+
+    Attributes:
+        least: The least number.
+        places: For each number from there on its position; -1 for those that are not in it.
+    """
+
+    least: np.uint64
+    places: Ints
+
+    @classmethod
+    def of(cls, ids: Ids) -> _Places | None:
+        """Return where numbers are; None where they are too far apart, or none."""
+        if not len(ids):
+            return None
+        least = ids.min()
+        span = int(ids.max()) - int(least) + 1
+        if span > _MAX_SPAN * len(ids):
+            return None
+        places = np.full(span, -1)
+        places[ids - least] = np.arange(len(ids))
+        return cls(least, places)
+
+    def find(self, ids: Ids) -> Ints:
+        """Return the position of each number; -1 for those that there are not."""
+        shifted = ids - self.least  # those below it become large
+        is_known = shifted < len(self.places)
+        return np.where(is_known, self.places[np.where(is_known, shifted, 0)], -1)
 
 
 def versions_of(version: OpenVersion, rows: VersionRows, which: Field = LAST_UPDATED_AT) -> Ints:
@@ -121,14 +206,16 @@ def read_rows(
     """Read columns of rows, in the types that readers see."""
     order = rows.order()
     parts: list[list[pa.Array]] = [[] for _ in fields]
-    for reader, offsets in _split(version, rows.take(order)):
+    for reader, offsets in _split(version, rows.reordered(order)):
         for part, array, one in zip(parts, _values(reader, fields, offsets), fields, strict=True):
             part.append(present(array, one))
-    back = to_arrow_numbers(np.argsort(order))
-    return [
-        pa.chunked_array(part, one.to_arrow().type).take(back)
-        for part, one in zip(parts, fields, strict=True)
+    columns = [
+        pa.chunked_array(part, one.to_arrow().type) for part, one in zip(parts, fields, strict=True)
     ]
+    if order is None:
+        return columns
+    back = to_arrow_numbers(np.argsort(order))
+    return [column.take(back) for column in columns]
 
 
 def encoded_rows(
@@ -138,10 +225,10 @@ def encoded_rows(
     order = rows.order()
     parts = [
         encode_rows(_values(reader, fields, offsets, "bytes"), len(offsets))
-        for reader, offsets in _split(version, rows.take(order))
+        for reader, offsets in _split(version, rows.reordered(order))
     ]
     encoded = pa.concat_arrays(parts) if parts else pa.array([], pa.large_binary())
-    return encoded.take(to_arrow_numbers(np.argsort(order)))
+    return encoded if order is None else encoded.take(to_arrow_numbers(np.argsort(order)))
 
 
 def _split(version: OpenVersion, rows: VersionRows) -> Iterator[tuple[FragmentReader, Ints]]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -32,6 +33,7 @@ from lancefs.storage import Store
 from lancefs.table.changes import AFTER, BEFORE, DELETE, INSERT, IdShare, read_changes
 from lancefs.table.open_version import open_version
 from lancefs.table.refs import Ref
+from lancefs.table.version_rows import paired
 
 EXTRA = ("p", "q", "r")
 Row = tuple[Any, ...]
@@ -695,3 +697,17 @@ def test_blobs_are_compared_by_their_bytes(tmp_path: Path) -> None:
     dataset.optimize.compact_files()
     changes = lancefs.open(path).changes(2)
     assert said(changes, "id") == [("delete", 3, 1)]
+
+
+@given(
+    st.lists(st.integers(0, 40), unique=True),
+    st.lists(st.integers(0, 40), unique=True),
+    st.sampled_from([1, 10**15]),
+)
+def test_numbers_that_two_arrays_share_are_paired(
+    old: list[int], new: list[int], unit: int
+) -> None:
+    ids = [np.array(numbers, np.uint64) * np.uint64(unit) for numbers in (old, new)]
+    in_old, in_new = paired(*ids)
+    assert in_new.tolist() == [place for place, number in enumerate(new) if number in old]
+    assert in_old.tolist() == [old.index(number) for number in new if number in old]
