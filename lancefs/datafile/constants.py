@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.arrays import bitmap
-from lancefs.datafile.buffers import number_dtype
+from lancefs.datafile.buffers import number_dtype, to_arrow_numbers
+
+_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
 def null_of(data_type: pa.DataType) -> pa.Scalar:
@@ -51,6 +54,30 @@ def array_of(values: Sequence[Any], data_type: pa.DataType) -> pa.Array:
     if any(is_kind(data_type) for is_kind in kinds) and _are(pieces, bytes):
         return _of_pieces(pieces, data_type, valid)
     return pa.array(values, data_type)
+
+
+def lists_of(values: Sequence[Sequence[Any]], data_type: pa.DataType) -> pa.Array:
+    """Return lists, none of which is missing, as an array.
+
+    Args:
+        values: The items of each list, or the pairs of each map.
+        data_type: A type of lists or of maps, whose parts `array_of` takes.
+    """
+    ends = np.array(list(itertools.accumulate(map(len, values), initial=0)), np.int32)
+    items = [item for value in values for item in value]
+    offsets = to_arrow_numbers(ends)
+    if not pa.types.is_map(data_type):
+        return pa.ListArray.from_arrays(offsets, array_of(items, data_type.value_type))
+    keys = array_of([key for key, _ in items], data_type.key_type)
+    return pa.MapArray.from_arrays(
+        offsets, keys, array_of([item for _, item in items], data_type.item_type)
+    )
+
+
+def times_of(values: Sequence[datetime | None], data_type: pa.DataType) -> pa.Array:
+    """Return times with a zone as an array of timestamps in microseconds."""
+    numbers = [None if value is None else (value - _EPOCH) // _MICROSECOND for value in values]
+    return array_of(numbers, pa.int64()).cast(data_type)
 
 
 def decimals_of_units(numbers: Iterable[int], data_type: pa.DataType) -> pa.Array:

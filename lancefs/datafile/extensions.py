@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import bitmap, mask_of
+from lancefs.datafile.arrays import bitmap, mask_of, numbers_of
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.logical_types import EXTENSION_NAME, is_list
 
@@ -89,7 +88,7 @@ def _list(array: pa.Array, field: Field | None, shown: pa.DataType) -> pa.Array:
         ends = array.offsets
         first, last = ends[0].as_py(), ends[-1].as_py()
         moved = first != 0 or array.offset != 0
-        offsets = pa.py_buffer(np.asarray(ends) - first) if moved else array.buffers()[1]
+        offsets = pa.py_buffer(numbers_of(ends) - first) if moved else array.buffers()[1]
     entries = shown.field(0).type
     items = _shown(array.values.slice(first, last - first), _item(field), entries)
     return _rebuilt(array, shown, [offsets], [items])

@@ -32,7 +32,7 @@ def to_text(array: pa.Array) -> pa.Array:
     valid = mask_of(array.is_valid()) if array.null_count else None
     _, offsets, values = array.buffers()
     if not len(array):
-        return pa.array([], pa.string())
+        return pa.nulls(0, pa.string())
     number = np.int64 if pa.types.is_large_binary(array.type) else np.int32
     width = np.dtype(number).itemsize
     bounds = np.frombuffer(offsets, number, len(array) + 1, array.offset * width).astype(np.int64)

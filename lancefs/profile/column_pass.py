@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.datafile.arrays import numbers_of
+from lancefs.datafile.constants import array_of, scalar_of
 from lancefs.profile.distinct import KEPT, DistinctCount, Hashes
 from lancefs.profile.kinds import Kind, as_shown, as_stored, kind_of, lengths_of, norms_of
 from lancefs.profile.moments import Extremes, Moments
@@ -85,7 +87,7 @@ class SpreadPass:
         if not len(ordered):
             return {}
         places = [max(int(np.ceil(share * len(ordered))) - 1, 0) for share in PROBABILITIES]
-        values = _shown(ordered.take(pa.array(places, pa.int64())), self._type)
+        values = _shown(ordered.take(array_of(places, pa.int64())), self._type)
         return dict(zip(PROBABILITIES, values, strict=True))
 
     def _histogram(self, ordered: pa.Array) -> Histogram | None:
@@ -115,7 +117,7 @@ class SpreadPass:
         assert ends is not None
         least, greatest = ends.to_pylist()
         whole = [min(max(round(number), least), greatest) for number in numbers]
-        return _shown(pa.array(whole, ends.type), self._type)
+        return _shown(array_of(whole, ends.type), self._type)
 
 
 class ColumnPass:
@@ -232,7 +234,8 @@ class ColumnPass:
         assert sample is not None
         found = pc.value_counts(sample.drop_null())
         counts = pa.table([found.field(0), found.field(1)], ["value", "count"])
-        counts = counts.filter(pc.greater_equal(counts["count"], _MIN_SHARE * len(sample)))
+        least = scalar_of(_MIN_SHARE * len(sample), pa.float64())
+        counts = counts.filter(pc.greater_equal(counts["count"], least))
         return self._top_values(in_order(counts).slice(0, _MAX_FREQUENT), len(sample)), False
 
     def _top_values(self, counts: pa.Table, rows: int) -> tuple[TopValue, ...]:
@@ -248,7 +251,7 @@ def _frequent(counts: pa.Table) -> pa.Table:
     """Return all values while there are few, else those that occur more than once."""
     if len(counts) <= _MAX_FREQUENT:
         return counts
-    repeated = int(pc.sum(pc.greater(counts["count"], 1)).as_py())
+    repeated = int(pc.sum(pc.greater(counts["count"], scalar_of(1, pa.int64()))).as_py())
     return counts.slice(0, min(max(repeated, _MAX_TOP), _MAX_FREQUENT))
 
 
@@ -288,4 +291,4 @@ def _edges(low: float, high: float) -> Any:
 
 
 def _numbers(values: pa.Array) -> Any:
-    return values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return numbers_of(values.cast(pa.float64(), safe=False))

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lancefs.datafile.arrays import mask_of
+
 Hashes = npt.NDArray[np.uint64]
 
 # The hashes that are kept: the error of the number is about 1 / sqrt(k), 0.8 %.
@@ -63,7 +65,7 @@ def _hashable(column: pa.Array) -> pa.Array:
 def _of_values(hashes: Hashes, column: pa.Array) -> Hashes:
     if not column.null_count:
         return hashes
-    found: Hashes = hashes[column.is_valid().to_numpy(zero_copy_only=False)]
+    found: Hashes = hashes[mask_of(column.is_valid())]
     return found
 
 

@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.datafile.arrays import bitmap, mask_of, numbers_of
+from lancefs.datafile.buffers import Array, Mask, to_arrow_numbers
 from lancefs.datafile.constants import scalar_of
 from lancefs.datafile.logical_types import is_list
 
@@ -94,8 +96,7 @@ def lengths_of(array: pa.Array, kind: Kind) -> pa.Array | None:
     if kind != "list":
         return None
     if pa.types.is_map(array.type):
-        lengths = np.diff(array.offsets.to_numpy())
-        return pa.array(lengths, mask=array.is_null().to_numpy(zero_copy_only=False))
+        return _numbers(np.diff(numbers_of(array.offsets)), mask_of(array.is_valid()))
     return pc.list_value_length(array)
 
 
@@ -104,14 +105,20 @@ def norms_of(array: pa.FixedSizeListArray) -> pa.Array:
     size, count = array.type.list_size, len(array)
     items = array.values.slice(array.offset * size, count * size)
     numbers = items.cast(pa.float64()) if items.type.bit_width < 32 else items
-    table = numbers.to_numpy(zero_copy_only=False).reshape(count, size)
+    table = numbers_of(numbers).reshape(count, size)
     with np.errstate(over="ignore", invalid="ignore"):
         norms = np.sqrt(np.einsum("ij,ij->i", table, table, dtype=np.float64))
-    missing = array.is_null().to_numpy(zero_copy_only=False)
+    valid = mask_of(array.is_valid())
     if items.null_count:
-        holes = items.is_null().to_numpy(zero_copy_only=False)
-        missing = missing | holes.reshape(count, size).any(axis=1)
-    return pa.array(norms, mask=missing)
+        valid = valid & mask_of(items.is_valid()).reshape(count, size).all(axis=1)
+    return _numbers(norms, valid)
+
+
+def _numbers(values: Array, valid: Mask) -> pa.Array:
+    """Return numbers as an Arrow array, of which some may be missing."""
+    array = to_arrow_numbers(values)
+    buffers = [bitmap(valid), array.buffers()[1]]
+    return pa.Array.from_buffers(array.type, len(array), buffers)
 
 
 def parts_of(name: str, array: pa.Array) -> Iterator[tuple[str, pa.Array]]:

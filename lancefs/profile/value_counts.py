@@ -5,6 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.datafile.constants import array_of
+
 # Different values that are counted.
 _MAX_VALUES = 10_000
 # Counts of batches that wait to be added up.
@@ -40,7 +42,7 @@ class ValueCounts:
         if len(self._parts) != 1:
             self._add_up()
         if not self._parts:
-            return pa.table({"value": pa.nulls(0), "count": pa.array([], pa.int64())})
+            return pa.table({"value": pa.nulls(0), "count": array_of([], pa.int64())})
         return in_order(self._parts[0])
 
     def _add_up(self) -> None:

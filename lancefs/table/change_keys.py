@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.datafile.arrays import numbers_of
+from lancefs.datafile.arrays import mask_of, numbers_of
 from lancefs.datafile.blocks import Mask
 from lancefs.datafile.buffers import Ints
 from lancefs.datafile.fields import Field
@@ -112,7 +112,8 @@ def _with_key(version: OpenVersion, fields: Sequence[Field], rows: VersionRows) 
     """Return the rows in whose key nothing is missing."""
     is_missing: Mask = np.zeros(len(rows), np.bool_)
     for column in read_rows(version, fields, rows):
-        is_missing |= column.is_null().to_numpy()
+        chunks = [mask_of(chunk.is_null()) for chunk in column.chunks]
+        is_missing |= np.concatenate([is_missing[:0], *chunks])
     positions = np.flatnonzero(~is_missing)
     return _KeyedSide(version, fields, rows.take(positions), positions)
 

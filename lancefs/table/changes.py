@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +33,7 @@ import pyarrow.compute as pc
 from lancefs.datafile.arrays import mask_of, numbers_of
 from lancefs.datafile.blocks import Mask
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
-from lancefs.datafile.constants import array_of, scalar_of
+from lancefs.datafile.constants import array_of, scalar_of, times_of
 from lancefs.datafile.fields import Field
 from lancefs.errors import UnsupportedFeature
 from lancefs.forks import cached_property
@@ -72,7 +71,6 @@ AFTER = "update_postimage"
 CHANGE_TYPE = pa.field("_change_type", pa.string(), nullable=False)
 COMMIT_VERSION = pa.field("_commit_version", pa.int64(), nullable=False)
 COMMIT_TIMESTAMP = pa.field("_commit_timestamp", pa.timestamp("us", tz="UTC"), nullable=False)
-_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 _ADDED = (ROW_ID.to_arrow(), CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
 # Added where rows are compared by a key: the columns whose values an update changed.
 CHANGED_COLUMNS = pa.field("_changed_columns", pa.list_(pa.string()))
@@ -437,10 +435,11 @@ class _Comparison:
         wanted = [pair.old if is_old else pair.field for pair in self.columns.pairs]
         read = iter(read_rows(version, [one for one in wanted if one is not None], rows))
         schema = changes_schema(self.until.manifest.fields)
-        since_epoch = [
-            (self.timeline.timestamps[version] - _EPOCH) // _MICROSECOND
-            for version in rows.commits.tolist()
-        ]
+        found, which = np.unique(rows.commits, return_inverse=True)
+        times = times_of(
+            [self.timeline.timestamps[version] for version in found.tolist()],
+            COMMIT_TIMESTAMP.type,
+        )
         columns = [
             pa.nulls(len(rows), shown.type) if one is None else _of_type(next(read), shown.type)
             for one, shown in zip(wanted, schema, strict=False)
@@ -449,7 +448,7 @@ class _Comparison:
             to_arrow_numbers(ids_of(version, rows)),
             pa.repeat(scalar_of(change, CHANGE_TYPE.type), len(rows)),
             to_arrow_numbers(rows.commits),
-            array_of(since_epoch, pa.int64()).cast(COMMIT_TIMESTAMP.type),
+            times.take(to_arrow_numbers(which)),
         ]
         if self.key is not None:
             schema = schema.append(CHANGED_COLUMNS)

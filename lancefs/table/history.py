@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lancefs.datafile.constants import array_of, lists_of, times_of
 from lancefs.datafile.fields import Field
 from lancefs.storage import Store
 from lancefs.table.commits import CommitFile, commits_between, read_commits
@@ -133,8 +134,15 @@ def history_table(commits: Iterator[Commit] | Sequence[Commit]) -> pa.Table:
     assert set(names) == set(HISTORY.names)
     columns = {name: [getattr(row, name) for row in rows] for name in names}
     columns["properties"] = [list(row.properties.items()) for row in rows]
-    arrays = [pa.array(columns[column.name], column.type) for column in HISTORY]
+    arrays = [_column(columns[column.name], column.type) for column in HISTORY]
     return pa.table(arrays, schema=HISTORY)
+
+
+def _column(values: Sequence[Any], data_type: pa.DataType) -> pa.Array:
+    if pa.types.is_timestamp(data_type):
+        return times_of(values, data_type)
+    is_nested = pa.types.is_nested(data_type)
+    return lists_of(values, data_type) if is_nested else array_of(values, data_type)
 
 
 def schema_differences(since: OpenVersion, until: OpenVersion) -> list[str]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from lancefs.datafile import kernels
 from lancefs.datafile.arrays import nulls
 from lancefs.datafile.blocks import RowRange
-from lancefs.datafile.buffers import empty
+from lancefs.datafile.buffers import empty, to_arrow_numbers
 from lancefs.datafile.data_file import decode_whole
 from lancefs.datafile.fields import Field
 from lancefs.datafile.row_ranges import filled, rows_of
@@ -123,7 +123,7 @@ class PlainFiles(NamedTuple):
             start, end = wanted[0]
             arrays = {id: array.slice(start - before, end - start) for id, array in arrays.items()}
         else:
-            at = pa.array(rows_of(wanted) - before)
+            at = to_arrow_numbers(rows_of(wanted) - before)
             arrays = {id: array.take(at) for id, array in arrays.items()}
         return SmallRows(arrays, found.refusal)
 

@@ -227,7 +227,7 @@ def encoded_rows(
         encode_rows(_values(reader, fields, offsets, "bytes"), len(offsets))
         for reader, offsets in _split(version, rows.reordered(order))
     ]
-    encoded = pa.concat_arrays(parts) if parts else pa.array([], pa.large_binary())
+    encoded = pa.concat_arrays(parts) if parts else pa.nulls(0, pa.large_binary())
     return encoded if order is None else encoded.take(to_arrow_numbers(np.argsort(order)))
 
 
