@@ -120,6 +120,32 @@ def scaled(ranges: Sequence[RowRange], factor: int) -> Sequence[RowRange]:
     return [(start * factor, end * factor) for start, end in ranges]
 
 
+def joined(ranges: Sequence[RowRange], gap: int) -> RowRanges:
+    """Return ranges with those joined between which there are few rows.
+
+    Args:
+        ranges: The ranges, ascending and disjoint, none of them empty.
+        gap: Rows between two of them, at most.
+    """
+    bounds = bounds_of(ranges)
+    apart = bounds[1:, 0] - bounds[:-1, 1] > gap
+    is_first, is_last = np.append(True, apart), np.append(apart, True)
+    return between(bounds[is_first[: len(bounds)], 0], bounds[is_last[: len(bounds)], 1])
+
+
+def places_within(rows: Ints, ranges: Sequence[RowRange]) -> Ints:
+    """Return where rows are among those of ranges, all of which have them.
+
+    Args:
+        rows: The rows, ascending.
+        ranges: The ranges, ascending and disjoint.
+    """
+    starts, ends = bounds_of(ranges).T
+    before = np.cumsum(ends - starts) - (ends - starts)
+    places: Ints = rows + (before - starts)[np.searchsorted(starts, rows, "right") - 1]
+    return places
+
+
 def rows_of(ranges: Sequence[RowRange]) -> Ints:
     """Return all rows of ranges."""
     bounds = bounds_of(ranges)

@@ -18,6 +18,7 @@ from support import local_store
 from lancefs.datafile.fields import Field, fields_from_proto
 from lancefs.datafile.legacy.reader import LegacyReader
 from lancefs.datafile.outlines import outline_of
+from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import CorruptFile, LanceError, MissingFile, UnsupportedFeature
 from lancefs.proto import schema_pb2 as pb
 from lancefs.proto import table_pb2
@@ -299,6 +300,35 @@ def test_only_what_is_wanted_is_read(tmp_path: Path) -> None:
             data = reader.file.read(ranges)
         assert len(array) == 10
         assert sum(end - start for start, end in asked) <= limit + 8
+
+
+def test_many_rows_that_lie_close_together_are_read_with_those_between(tmp_path: Path) -> None:
+    counts = [3000, 0, 2000]
+    writer = Writer(counts)
+    writer.field(0, "int64", PLAIN)
+    writer.field(1, "string", VAR_BINARY)
+    for batch, (start, count) in enumerate(zip([0, 3000, 3000], counts, strict=True)):
+        writer.page(0, batch, np.arange(start, start + count, dtype="<i8"), count)
+        writer.strings(1, batch, [b"%d" % row for row in range(start, start + count)])
+    reader = open_bytes(tmp_path, writer.finish())
+    wanted = np.array([*range(7, 900, 3), *range(2950, 3050, 2), 4999])
+    fields = [column(writer, nth) for nth in (0, 1)]
+    asked: list[int] = []
+
+    def counted() -> Any:
+        steps, data = reader.read_all(fields, as_ranges(wanted)), None
+        while True:
+            try:
+                ranges = steps.send(data)
+            except StopIteration as done:
+                return done.value
+            asked.append(len(ranges))
+            data = yield ranges
+
+    ((numbers, texts),) = run([(reader.file, counted())])
+    assert numbers.to_pylist() == wanted.tolist()
+    assert texts.to_pylist() == [str(row) for row in wanted]
+    assert sum(asked) < 20
 
 
 def test_files_on_a_remote_store_read_the_same() -> None:

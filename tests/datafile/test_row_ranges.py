@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from lancefs.datafile.buffers import in_place
 from lancefs.datafile.page_ranges import by_page
-from lancefs.datafile.row_ranges import RowRanges, as_ranges, bounds_of, count_rows, rows_of, scaled
+from lancefs.datafile.row_ranges import (
+    RowRanges,
+    as_ranges,
+    bounds_of,
+    count_rows,
+    joined,
+    places_within,
+    rows_of,
+    scaled,
+)
 from lancefs.errors import CorruptFile
 
 
@@ -33,6 +42,14 @@ def test_rows_become_ranges_and_rows_again(rows: set[int]) -> None:
     assert count_rows(ranges) == len(rows)
     bounds = list(ranges)
     assert all(end < start for (_, end), (start, _) in pairwise(bounds))
+
+
+@given(st.sets(st.integers(0, 60), min_size=1), st.integers(0, 20))
+def test_rows_are_found_in_ranges_that_are_joined(rows: set[int], gap: int) -> None:
+    wanted = np.array(sorted(rows), np.int64)
+    whole = joined(as_ranges(wanted), gap)
+    assert rows_of(whole)[places_within(wanted, whole)].tolist() == wanted.tolist()
+    assert all(start - end > gap for (_, end), (start, _) in pairwise(whole))
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=4))

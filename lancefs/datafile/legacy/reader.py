@@ -9,15 +9,21 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange, offsets_of
+from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.datafile.fields import Field
 from lancefs.datafile.fieldwise import read_fields
 from lancefs.datafile.legacy import encodings
 from lancefs.datafile.legacy.encodings import DictionaryValues, LegacyColumn, read_spans
 from lancefs.datafile.legacy.footer import PageTable, Tail, read_footer
 from lancefs.datafile.legacy.page_slots import SlotRanges, split_by_batch
+from lancefs.datafile.row_ranges import filled, joined, places_within, rows_of
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.forks import cached_property
 from lancefs.storage import File, Reads, count_pages, run, together
+
+# Rows that lie close together are read with those between them, where there are many: a range of
+# rows takes as long as some dozen rows, whose memory others would take.
+_FEW_RANGES, _GAP = 64, 8
 
 if TYPE_CHECKING:
     from lancefs.datafile.row_sizes import PageSizes
@@ -86,7 +92,13 @@ class LegacyReader:
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
     ) -> Reads[list[pa.Array]]:
         """Read the same rows of several fields; see `read`. Errors name the field."""
-        return read_fields(self.read, self.file.url, fields, ranges)
+        wanted = filled(ranges)
+        whole = joined(wanted, _GAP) if len(wanted) > _FEW_RANGES else wanted
+        arrays = yield from read_fields(self.read, self.file.url, fields, whole)
+        if len(whole) == len(wanted):
+            return arrays
+        places = to_arrow_numbers(places_within(rows_of(wanted), whole))
+        return [array.take(places) for array in arrays]
 
     def fetch(self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]) -> None:
         """Return None: pages of data files 0.1 are decoded one by one."""
