@@ -99,9 +99,10 @@ class SearchMethods:
 
         Args:
             column: The column of vectors, or the path of a member of a struct, `item.vector`: a
-                fixed-size list of halffloat, float, double or uint8.
+                fixed-size list of halffloat, float, double or uint8, or a list of these.
             q: The query vector, or several of them as the rows of a matrix. A missing value
-                counts as 0.
+                counts as 0. Where rows have lists of vectors, all query vectors are one query:
+                the distance of a row is the sum, over these, of that of its nearest vector.
             k: How many rows, for each query vector.
             metric: `l2` (the squared Euclidean distance, the default), `cosine`, `dot` (1 less the
                 product), or `hamming` (bits that differ, the default for uint8).

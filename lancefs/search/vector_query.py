@@ -30,6 +30,8 @@ class VectorQuery:
         field: The column.
         vectors: The query vectors, one a row.
         is_batch: Whether several were asked for, so that rows tell which one they belong to.
+        is_multivector: Whether a row has several vectors, and all query vectors are one query: the
+            distance of a row is the sum, over these, of the distance of its nearest vector.
         k: How many rows, for each query vector.
         metric: How vectors are compared; None for the metric of the index, or the usual one.
         lowest: The least distance that counts.
@@ -42,6 +44,7 @@ class VectorQuery:
     field: Field
     vectors: Vectors
     is_batch: bool
+    is_multivector: bool
     k: int
     metric: Metric | None
     lowest: float | None
@@ -53,6 +56,11 @@ class VectorQuery:
     def dimension(self) -> int:
         """Numbers of a vector."""
         return int(self.vectors.shape[1])
+
+    @property
+    def num_queries(self) -> int:
+        """How many queries are answered, each with rows of its own."""
+        return 1 if self.is_multivector else len(self.vectors)
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
@@ -87,11 +95,22 @@ def vector_query(
     check_counts(k=k)
     check_optional_counts(nprobes=nprobes, refine_factor=refine_factor)
     dtype, dimension = _vector_type(field)
-    vectors, is_batch = _vectors(q, field, dtype, dimension)
+    vectors, is_matrix = _vectors(q, field, dtype, dimension)
+    is_multivector = is_list_of_vectors(field.storage_type)
+    is_batch = is_matrix and not is_multivector
     lowest, limit = _bounds(distance_range)
     known = _metric(metric, field, metrics_of(dtype))
     return VectorQuery(
-        field, vectors, is_batch, int(k), known, lowest, limit, nprobes, refine_factor
+        field,
+        vectors,
+        is_batch,
+        is_multivector,
+        int(k),
+        known,
+        lowest,
+        limit,
+        nprobes,
+        refine_factor,
     )
 
 
@@ -128,12 +147,23 @@ def vector_type(data_type: pa.DataType) -> tuple[np.dtype[Any], int] | None:
     return number_dtype(items), data_type.list_size
 
 
+def is_list_of_vectors(data_type: pa.DataType) -> bool:
+    """Tell whether a row of a column has any number of vectors.
+
+    Args:
+        data_type: Type of the column.
+    """
+    is_list = pa.types.is_list(data_type) or pa.types.is_large_list(data_type)
+    return is_list and vector_type(data_type.value_type) is not None
+
+
 def _vector_type(field: Field) -> tuple[np.dtype[Any], int]:
-    found = vector_type(field.storage_type)
+    data_type = field.storage_type
+    found = vector_type(data_type.value_type if is_list_of_vectors(data_type) else data_type)
     if found is None:
         raise TypeError(
-            f"column {field.name!r} is {field.storage_type}; vectors are fixed_size_list of "
-            "halffloat, float, double or uint8"
+            f"column {field.name!r} is {data_type}; vectors are fixed_size_list of halffloat, "
+            "float, double or uint8, one in a row or a list of them"
         )
     return found
 

@@ -116,6 +116,9 @@ class VectorSearch:
 
         query, notes = self._query, list[str]()
         for index in indices.over(query.field.id):
+            if query.is_multivector:
+                notes.append(f"index {index.name} is not used, rows have several vectors")
+                continue
             search = IndexSearch(
                 self._version,
                 indices,
@@ -146,7 +149,7 @@ class VectorSearch:
     def _by_comparing_all(self, notes: list[str]) -> list[Ranked]:
         """Return what is found without an index; a note is added."""
         query, metric = self._query, self._metric
-        best = [BestRows(query.k, query.lowest, query.limit) for _ in query.vectors]
+        best = [BestRows(query.k, query.lowest, query.limit) for _ in range(query.num_queries)]
         batches = self._found.scanner_of([query.field.name, ROW_ID.name]).to_batches()
         compared = compare_all(batches, metric, query.vectors, best)
         notes.append(f"exact search: {plural(compared, 'vector')} compared by {metric}")
