@@ -79,6 +79,10 @@ class Bitmap:
         wanted: Ints = np.flatnonzero(test.passes(self._keys))
         return wanted
 
+    def others(self, pages: Ints) -> Ints:
+        """Return the positions of all other values."""
+        return np.setdiff1d(np.arange(len(self._keys)), pages, assume_unique=True)
+
     def rows_in(self, pages: Ints) -> int:
         """Return how many rows have some values; of many values, as if all were equally frequent.
 

@@ -1,31 +1,37 @@
-"""Counting the rows that pass a condition from an index alone, without reading a row."""
+"""Counting the rows that pass a filter from indices alone, without reading a row."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.buffers import Ints
-from lancefs.datafile.row_ranges import rows_of
 from lancefs.errors import CorruptFile, LanceError
-from lancefs.index.address_maps import AddressMap
 from lancefs.index.bitmap import Bitmap
 from lancefs.index.btree import BTree
-from lancefs.index.lookup import MAX_ROWS, TableIndices
-from lancefs.index.predicates import ColumnTest
-from lancefs.index.row_sets import RowSet, join
-from lancefs.index.segments import ColumnIndex, IndexSegment
+from lancefs.index.exact_rows import TestedRows, count_live, rows_of_fragment
+from lancefs.index.lookup import MAX_ROWS, Plan, TableIndices, plan_with
+from lancefs.index.opened import OpenSegment
+from lancefs.index.predicates import AllOf, ColumnTest, Predicate, is_exact, tests_of
+from lancefs.index.row_sets import is_among, offsets_by_fragment
+from lancefs.index.segments import IndexSegment
 from lancefs.table.fragment_reader import FragmentReader
 
+if TYPE_CHECKING:
+    from pyroaring import BitMap
+
 # The kinds of indices that count, those first that do it quicker.
-_KINDS = ("Bitmap", "BTree")
+_KINDS = ("Bitmap", "LabelList", "BTree")
 # Bitmaps that are always counted, and the share of the rows of the table that more of them may be:
 # counting a bitmap takes as long as scanning so many rows.
 _FEW_BITMAPS = 64
 _BITMAPS_SHARE = 1 / 4096
+# Rows of BTREE indices that are always read for a filter on several columns, and those that are
+# read in the time in which a row that another index names is tested.
+_FEW_TREE_ROWS = 16 * 1024
+_TREE_ROWS_A_ROW = 32
 
 # Returns the reader of a fragment.
 ReaderOf = Callable[[int], FragmentReader]
@@ -43,125 +49,236 @@ class Count(NamedTuple):
     counted: frozenset[int]
 
 
-def count_rows(indices: TableIndices, test: ColumnTest, reader_of: ReaderOf) -> Count | None:
-    """Count the rows that pass a condition in the fragments that a BITMAP or BTREE index covers.
+def count_rows(indices: TableIndices, predicate: Predicate, reader_of: ReaderOf) -> Count | None:
+    """Count the rows that pass a predicate in the fragments that all indices asked cover.
 
     Args:
         indices: The indices of the version.
-        test: The condition.
+        predicate: What the rows must pass.
         reader_of: Returns the reader of a fragment.
 
     Returns:
-        None if no index tells.
+        None if BITMAP, LABEL_LIST and BTREE indices do not tell, or a scan is quicker.
     """
-    known = [one for one in indices.over(test.field_id) if one.kind in _KINDS]
-    for index in sorted(known, key=lambda one: _KINDS.index(one.kind)):
-        counted = _count_with(indices, index, test, reader_of)
-        if counted is not None:
-            return counted
+    if not is_exact(predicate):
+        return None
+    try:
+        if not isinstance(predicate, ColumnTest):
+            return _count_joined(indices, predicate, reader_of)
+        for plan in _plans(indices, predicate):
+            counted = _count_tested(indices, plan, predicate, reader_of)
+            if counted is not None:
+                return counted
+    except pa.ArrowException:  # the filter does not fit the values: the scan says so
+        pass
     return None
 
 
-def _count_with(
-    indices: TableIndices, index: ColumnIndex, test: ColumnTest, reader_of: ReaderOf
+def _plans(indices: TableIndices, test: ColumnTest) -> Iterator[Plan]:
+    """Yield how the indices over a column answer a test exactly, the quickest one first."""
+    known = [one for one in indices.over(test.field_id) if one.kind in _KINDS]
+    most = indices.most(_BITMAPS_SHARE, _FEW_BITMAPS)
+    for index in sorted(known, key=lambda one: _KINDS.index(one.kind)):
+        plan = plan_with(indices, index, test)
+        if plan is not None and all(
+            opened.is_exact_for(test) and (isinstance(opened, BTree) or len(pages) <= most)
+            for _, opened, pages in plan.segments
+        ):
+            yield plan
+
+
+# One test
+
+
+def _count_tested(
+    indices: TableIndices, plan: Plan, test: ColumnTest, reader_of: ReaderOf
 ) -> Count | None:
-    rows, counted, sets = 0, set[int](), list[RowSet]()
-    for segment in index.segments:
-        opened, covered = indices.open(index, segment), segment.covered.tolist()
-        if opened is None:
-            continue
+    """Count the rows that pass a test; None if the index does not tell."""
+    rows, counted = 0, set[int]()
+    for segment, opened, pages in plan.segments:
+        covered = segment.covered.tolist()
         if not counted.isdisjoint(covered):  # their rows would count twice
             return None
         try:
-            pages = opened.pages_for(test)
-            if pages is None:
-                return None
-            assert isinstance(opened, Bitmap | BTree)
-            if isinstance(opened, BTree):
-                part = _count_in_tree(indices, segment, opened, test, pages)
-            else:
-                part = _count_in_maps(indices, segment, opened, test, pages, reader_of)
-            if part is None:
-                return None
-            if isinstance(part, RowSet):
-                sets.append(part)
-            else:
-                rows += part
-            counted.update(covered)
-        except pa.ArrowException:  # the filter does not fit the values: the scan says so
-            return None
+            part = _count_in(indices, segment, opened, test, pages, reader_of)
         except LanceError as error:
             indices.give_up(segment, error)
-    if sets:
-        rows += _count_in_set(join(sets), reader_of)
+            continue
+        if part is None:
+            return None
+        rows += part
+        counted.update(covered)
     return Count(rows, frozenset(counted)) if counted else None
 
 
-def _count_in_tree(
-    indices: TableIndices, segment: IndexSegment, opened: BTree, test: ColumnTest, pages: Ints
-) -> int | RowSet | None:
-    """Return the rows that a segment of a BTREE index finds, or their number; None for a scan.
-
-    Where it holds as many rows as live in the fragments that it covers, it holds these: then the
-    numbers of rows in its pages are enough.
-    """
-    live = indices.coverage.live_rows(segment)
-    if live is not None and int(live.sum()) == opened.entries:
-        return opened.count(pages, test, indices.max_read)
-    if opened.rows_in(pages) > indices.max_read:
-        return None
-    numbers = opened.find(pages, test, MAX_ROWS)
-    return None if numbers is None else indices.coverage.rows_of(segment, numbers, opened.entries)
-
-
-def _count_in_maps(
+def _count_in(
     indices: TableIndices,
     segment: IndexSegment,
-    opened: Bitmap,
+    opened: OpenSegment,
     test: ColumnTest,
     pages: Ints,
     reader_of: ReaderOf,
-) -> int | RowSet | None:
-    """Return the rows that a segment of a BITMAP index finds, or their number; None for a scan."""
-    if len(pages) > indices.most(_BITMAPS_SHARE, _FEW_BITMAPS):
+) -> int | None:
+    """Count the rows that a segment finds; None for a scan.
+
+    Where a BTREE holds as many rows as live in the fragments that it covers, it holds these: then
+    the numbers of rows in its pages are enough.
+    """
+    if isinstance(opened, BTree):
+        live = indices.coverage.live_rows(segment)
+        if live is not None and int(live.sum()) == opened.entries:
+            return opened.count(pages, test, indices.max_read)
+        if opened.rows_in(pages) > indices.max_read:
+            return None
+    if isinstance(opened, Bitmap) and indices.coverage.has_addresses(segment):
+        named = _named_bitmaps(indices, segment, opened, pages, reader_of)
+        return sum(count_live(bitmap, reader_of(number).deleted) for number, bitmap in named)
+    found = _named_offsets(indices, segment, opened, test, pages)
+    if found is None:
         return None
-    if indices.coverage.has_addresses(segment):
-        maps = list(opened.maps_of(pages))
-        named = (number for one in maps for number, _ in one.bitmaps)
-        indices.coverage.check_fragments(segment, named)
-        return _count_in_bitmaps(maps, segment, reader_of)
-    numbers = opened.find(pages, test, MAX_ROWS)
-    return None if numbers is None else indices.coverage.rows_of(segment, numbers, opened.entries)
+    return sum(
+        len(offsets) - int(is_among(reader_of(number).deleted, offsets).sum())
+        for number, offsets in found
+    )
 
 
-def _count_in_bitmaps(
-    maps: Iterable[AddressMap], segment: IndexSegment, reader_of: ReaderOf
-) -> int:
-    """Return how many live rows of covered fragments some maps name."""
+def _named_bitmaps(
+    indices: TableIndices,
+    segment: IndexSegment,
+    opened: Bitmap,
+    pages: Ints,
+    reader_of: ReaderOf,
+) -> Iterator[tuple[int, BitMap]]:
+    """Yield the rows that have some values, in fragments that a segment covers.
+
+    Raises:
+        CorruptFile: The segment is damaged, or names a row that cannot be.
+    """
+    others = opened.others(pages)
+    if len(others) >= len(pages):
+        yield from _checked_bitmaps(indices, segment, opened, pages, reader_of)
+        return
     from pyroaring import BitMap
 
-    covered, count = set(segment.covered.tolist()), 0
-    deleted: dict[int, BitMap] = {}
+    excluded = TestedRows()  # each row has one value
+    excluded.add_bitmaps(_checked_bitmaps(indices, segment, opened, others, reader_of))
+    for number in segment.covered.tolist():
+        rows = BitMap(range(reader_of(number).physical_rows))
+        yield number, rows - excluded.bitmap_of(number)
+
+
+def _checked_bitmaps(
+    indices: TableIndices,
+    segment: IndexSegment,
+    opened: Bitmap,
+    pages: Ints,
+    reader_of: ReaderOf,
+) -> Iterator[tuple[int, BitMap]]:
+    """Yield the rows that a segment names in fragments that it covers, value by value.
+
+    Raises:
+        CorruptFile: The segment is damaged, or names a row that cannot be.
+    """
+    maps = list(opened.maps_of(pages))
+    indices.coverage.check_fragments(segment, (number for one in maps for number, _ in one.bitmaps))
+    covered = set(segment.covered.tolist())
     for one in maps:
         for fragment_id, bitmap in one.bitmaps:
             if fragment_id not in covered or not bitmap:
                 continue
-            reader = reader_of(fragment_id)
-            if bitmap.max() >= reader.physical_rows:
+            rows = reader_of(fragment_id).physical_rows
+            if bitmap.max() >= rows:
                 raise CorruptFile(
                     f"the index {segment.index.name} names row {bitmap.max()} of fragment "
-                    f"{fragment_id}, which has {reader.physical_rows}"
+                    f"{fragment_id}, which has {rows}"
                 )
-            if fragment_id not in deleted:
-                deleted[fragment_id] = BitMap(reader.deleted)
-            count += len(bitmap) - bitmap.intersection_cardinality(deleted[fragment_id])
-    return count
+            yield fragment_id, bitmap
 
 
-def _count_in_set(rows: RowSet, reader_of: ReaderOf) -> int:
-    """Return how many live rows a set has in the fragments that it covers."""
+def _named_offsets(
+    indices: TableIndices,
+    segment: IndexSegment,
+    opened: OpenSegment,
+    test: ColumnTest,
+    pages: Ints,
+) -> Iterable[tuple[int, Ints]] | None:
+    """Return the rows that a segment finds in fragments that it covers; None for too many.
+
+    Raises:
+        CorruptFile: The segment is damaged, or names a row that cannot be.
+    """
+    numbers = opened.find(pages, test, MAX_ROWS)
+    if numbers is None:
+        return None
+    addresses = indices.coverage.addresses_of(segment, numbers, opened.entries)
+    return offsets_by_fragment(addresses, segment.covered)
+
+
+# Several tests
+
+
+def _count_joined(indices: TableIndices, predicate: Predicate, reader_of: ReaderOf) -> Count | None:
+    """Count the rows that pass several tests; None if indices do not tell, or a scan is quicker."""
+    plans = dict[int, Plan]()  # by the id of the test's object
+    for test in tests_of(predicate):
+        plan = next(_plans(indices, test), None)
+        if plan is None:
+            return None
+        plans[id(test)] = plan
+    covered = [plan.covered for plan in plans.values()]
+    # What only some of them cover is scanned with their help.
+    if any(one != covered[0] for one in covered) or _is_scanned(indices, predicate, plans):
+        return None
+    found = dict[int, TestedRows]()
+    for test in tests_of(predicate):
+        rows = _tested_rows(indices, plans[id(test)], test, reader_of)
+        if rows is None:
+            return None
+        found[id(test)] = rows
     count = 0
-    for number in rows.fragments.tolist():
-        offsets = rows_of(rows.ranges_of(number))
-        count += len(np.setdiff1d(offsets, reader_of(number).deleted, assume_unique=True))
-    return count
+    for number in covered[0]:
+        reader = reader_of(number)
+        passing = rows_of_fragment(
+            predicate, lambda test: found[id(test)], number, reader.physical_rows
+        )
+        count += count_live(passing, reader.deleted)
+    return Count(count, covered[0])
+
+
+def _is_scanned(indices: TableIndices, predicate: Predicate, plans: Mapping[int, Plan]) -> bool:
+    """Tell whether testing the rows that pass a part of a predicate is quicker than reading all."""
+    trees = [plan.rows for plan in plans.values() if plan.source.kind == "BTree"]
+    if max(trees, default=0) > indices.max_read:
+        return True
+    named = _fewest_rows(predicate, plans)
+    return isinstance(predicate, AllOf) and sum(trees) > max(
+        _FEW_TREE_ROWS, _TREE_ROWS_A_ROW * named
+    )
+
+
+def _fewest_rows(predicate: Predicate, plans: Mapping[int, Plan]) -> int:
+    """Return how many rows have to be tested where only some parts are looked up, about."""
+    if isinstance(predicate, ColumnTest):
+        return plans[id(predicate)].rows
+    sizes = [_fewest_rows(part, plans) for part in predicate.parts]
+    return min(sizes) if isinstance(predicate, AllOf) else sum(sizes)
+
+
+def _tested_rows(
+    indices: TableIndices, plan: Plan, test: ColumnTest, reader_of: ReaderOf
+) -> TestedRows | None:
+    """Return the rows that pass a test; None if an index does not tell."""
+    found = TestedRows()
+    for segment, opened, pages in plan.segments:
+        try:
+            if isinstance(opened, Bitmap) and indices.coverage.has_addresses(segment):
+                found.add_bitmaps(_named_bitmaps(indices, segment, opened, pages, reader_of))
+                continue
+            named = _named_offsets(indices, segment, opened, test, pages)
+        except LanceError as error:
+            indices.give_up(segment, error)
+            return None
+        if named is None:
+            return None
+        found.add_offsets(named)
+    return found

@@ -206,7 +206,7 @@ class TableIndices(ColumnIndices):
         return MAX_ROWS if rows is None else rows
 
 
-class _Plan(NamedTuple):
+class Plan(NamedTuple):
     """How an index answers a test.
 
     Attributes:
@@ -219,6 +219,11 @@ class _Plan(NamedTuple):
     segments: Sequence[tuple[IndexSegment, OpenSegment, Ints]]
     rows: int
 
+    @property
+    def covered(self) -> frozenset[int]:
+        """Ids of the fragments that the segments cover."""
+        return frozenset().union(*(segment.covered.tolist() for segment, _, _ in self.segments))
+
 
 class _SampledPage(NamedTuple):
     """Rows of one page of a segment that pass a test.
@@ -230,7 +235,7 @@ class _SampledPage(NamedTuple):
         numbers: The numbers of the rows, ascending.
     """
 
-    plan: _Plan
+    plan: Plan
     segment: IndexSegment
     opened: BTree
     numbers: Addresses
@@ -253,7 +258,7 @@ class _Query:
     def __init__(self, indices: TableIndices) -> None:
         self.notes: list[str] = []
         self._indices = indices
-        self._plans: dict[int, _Plan | None] = {}  # by the id of the test's object
+        self._plans: dict[int, Plan | None] = {}  # by the id of the test's object
 
     def rows_of(self, predicate: Predicate) -> _NamedRows | None:
         """Return the rows that may pass a predicate; None where no index tells."""
@@ -316,7 +321,7 @@ class _Query:
         )
         return True
 
-    def _sample(self, plan: _Plan, test: ColumnTest) -> _SampledPage | None:
+    def _sample(self, plan: Plan, test: ColumnTest) -> _SampledPage | None:
         """Return the rows of one page of a BTREE that pass a test; None for other indices."""
         segment, opened, pages = max(plan.segments, key=lambda one: len(one[2]))
         if not isinstance(opened, BTree):
@@ -420,32 +425,41 @@ class _Query:
             found, (IndexClaim(frozenset(found.covered.tolist()), test, tuple(used)),)
         )
 
-    def _plan(self, test: ColumnTest) -> _Plan | None:
+    def _plan(self, test: ColumnTest) -> Plan | None:
         """Return the plan that reads the fewest rows for a test; None where no index helps."""
         if id(test) not in self._plans:
-            plans = [self._plan_with(index, test) for index in self._indices.over(test.field_id)]
+            over = self._indices.over(test.field_id)
+            plans = [plan_with(self._indices, index, test) for index in over]
             known = [plan for plan in plans if plan is not None]
             self._plans[id(test)] = min(known, key=lambda plan: plan.rows, default=None)
         return self._plans[id(test)]
 
-    def _plan_with(self, index: ColumnIndex, test: ColumnTest) -> _Plan | None:
-        segments, rows = [], 0
-        for segment in index.segments:
-            opened = self._indices.open(index, segment)
-            if opened is None:
-                continue
-            try:
-                pages = opened.pages_for(test)
-                if pages is None:
-                    return None
-                rows += opened.rows_in(pages)
-            except pa.ArrowException:  # the filter does not fit the values: the scan says so
+
+def plan_with(indices: TableIndices, index: ColumnIndex, test: ColumnTest) -> Plan | None:
+    """Return how an index answers a test; None if it does not.
+
+    Args:
+        indices: The indices of the version.
+        index: One of them.
+        test: The test.
+    """
+    segments, rows = [], 0
+    for segment in index.segments:
+        opened = indices.open(index, segment)
+        if opened is None:
+            continue
+        try:
+            pages = opened.pages_for(test)
+            if pages is None:
                 return None
-            except LanceError as error:
-                self._indices.give_up(segment, error)
-                continue
-            segments.append((segment, opened, pages))
-        return _Plan(index, segments, rows) if segments else None
+            rows += opened.rows_in(pages)
+        except pa.ArrowException:  # the filter does not fit the values: the scan says so
+            return None
+        except LanceError as error:
+            indices.give_up(segment, error)
+            continue
+        segments.append((segment, opened, pages))
+    return Plan(index, segments, rows) if segments else None
 
 
 def indices_of(version: OpenVersion) -> TableIndices | None:

@@ -6,7 +6,7 @@ pass, and the scan evaluates the filter itself on them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, TypeAlias
@@ -55,9 +55,15 @@ class ColumnTest:
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """Predicates that are all true for rows that pass."""
+    """Predicates that are all true for rows that pass.
+
+    Attributes:
+        parts: The predicates.
+        is_whole: Whether they are all that the rows must pass, and not a part of it.
+    """
 
     parts: tuple[Predicate, ...]
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +86,30 @@ def all_of(parts: Iterable[Predicate | None]) -> Predicate | None:
     if NEVER in known:
         return NEVER
     merged = _by_column(known, _test_all)
+    is_whole = len(known) == len(given)
     if len(merged) != 1:
-        return AllOf(merged) if merged else None
+        return AllOf(merged, is_whole) if merged else None
     (only,) = merged
-    if len(known) < len(given) and isinstance(only, ColumnTest):
-        return replace(only, is_exact=False)
-    return only
+    if is_whole:
+        return only
+    return replace(only, is_exact=False) if isinstance(only, ColumnTest) else AllOf(merged, False)
+
+
+def is_exact(predicate: Predicate) -> bool:
+    """Tell whether the rows that pass a predicate are those of the filter, and not a superset."""
+    if isinstance(predicate, ColumnTest):
+        return predicate.is_exact
+    is_whole = isinstance(predicate, AnyOf) or predicate.is_whole
+    return is_whole and all(map(is_exact, predicate.parts))
+
+
+def tests_of(predicate: Predicate) -> Iterator[ColumnTest]:
+    """Yield the tests of a predicate."""
+    if isinstance(predicate, ColumnTest):
+        yield predicate
+    else:
+        for part in predicate.parts:
+            yield from tests_of(part)
 
 
 def any_of(parts: Iterable[Predicate | None]) -> Predicate | None:

@@ -6,7 +6,7 @@ a row in the lower one. In a fragment that a set does not cover, every row count
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,6 +27,33 @@ _ONE = np.uint64(1)
 def fragments_of(addresses: Addresses) -> Ints:
     """Return the id of the fragment of each address."""
     return (addresses >> _BITS).astype(np.int64)
+
+
+def highest_of_fragments(addresses: Addresses) -> Addresses:
+    """Return the highest address in each fragment.
+
+    Args:
+        addresses: Addresses, ascending.
+    """
+    if not len(addresses) or addresses[0] >> _BITS == addresses[-1] >> _BITS:
+        return addresses[-1:]
+    fragments = addresses >> _BITS
+    highest: Addresses = addresses[np.append(fragments[1:] != fragments[:-1], True)]
+    return highest
+
+
+def offsets_by_fragment(addresses: Addresses, covered: Ints) -> Iterator[tuple[int, Ints]]:
+    """Yield some fragments with rows among some addresses, and the offsets of these rows.
+
+    Args:
+        addresses: Addresses, ascending.
+        covered: Ids of the fragments, ascending.
+    """
+    own = np.intersect1d(covered, fragments_of(highest_of_fragments(addresses)))
+    bounds = own.astype(np.uint64) << _BITS
+    firsts, stops = addresses.searchsorted(bounds), addresses.searchsorted(bounds | _OFFSETS)
+    for number, first, stop in zip(own.tolist(), firsts.tolist(), stops.tolist(), strict=True):
+        yield number, (addresses[first:stop] & _OFFSETS).astype(np.int64)
 
 
 class RowSet:
@@ -97,8 +124,10 @@ def of_addresses(addresses: Addresses, covered: Ints) -> RowSet:
         addresses: Addresses, ascending, each once; those outside of the fragments are left out.
         covered: Ids of the fragments that are covered, ascending.
     """
-    known = is_among(fragments_of(addresses), covered) & (addresses & _OFFSETS != _OFFSETS)
-    rows = addresses[known]
+    rows, highest = addresses, highest_of_fragments(addresses)
+    if not (is_among(fragments_of(highest), covered) & (highest & _OFFSETS != _OFFSETS)).all():
+        known = is_among(fragments_of(addresses), covered) & (addresses & _OFFSETS != _OFFSETS)
+        rows = addresses[known]
     breaks = np.flatnonzero(rows[1:] - rows[:-1] != _ONE)
     if len(breaks) >= len(rows) - 1:  # no row follows on another one, or there is none
         return RowSet(covered, rows, rows + _ONE)

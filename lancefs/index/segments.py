@@ -18,7 +18,14 @@ from lancefs.datafile.buffers import Ints
 from lancefs.errors import CorruptFile
 from lancefs.forks import cached_property
 from lancefs.index.fragment_reuse import FragmentReuse
-from lancefs.index.row_sets import Addresses, RowSet, fragments_of, is_among, of_addresses
+from lancefs.index.row_sets import (
+    Addresses,
+    RowSet,
+    fragments_of,
+    highest_of_fragments,
+    is_among,
+    of_addresses,
+)
 from lancefs.printable import get_logger
 from lancefs.table.fragments import Fragment
 from lancefs.table.indices import Index, IndexFile
@@ -149,7 +156,19 @@ class Coverage:
     def rows_of(
         self, segment: IndexSegment, numbers: Addresses, entries: int | None = None
     ) -> RowSet:
-        """Return the rows of this version that a segment names.
+        """Return the rows of this version that a segment names; arguments as for `addresses_of`.
+
+        Raises:
+            CorruptFile: The segment names a row twice, or a row that cannot be.
+        """
+        return of_addresses(self.addresses_of(segment, numbers, entries), segment.covered)
+
+    def addresses_of(
+        self, segment: IndexSegment, numbers: Addresses, entries: int | None = None
+    ) -> Addresses:
+        """Return the addresses of rows that a segment names, ascending.
+
+        Some may be in fragments that it does not cover.
 
         Args:
             segment: The segment.
@@ -165,16 +184,13 @@ class Coverage:
         name = segment.index.name
         if segment.holds_row_ids:
             self._limits.check_ids(name, ordered)
-            addresses = self._addresses_of_ids(ordered)
-        else:
-            self._limits.check_fragments(name, ordered)
-            addresses = ordered
-            if self._reuse:
-                addresses = _ascending(self._reuse.translate(ordered))
-            self._limits.check_offsets(name, addresses)
-            if not self._reuse:
-                self._limits.check_covered(segment, addresses, entries)
-        return of_addresses(addresses, segment.covered)
+            return self._addresses_of_ids(ordered)
+        self._limits.check_fragments(name, ordered)
+        addresses = _ascending(self._reuse.translate(ordered)) if self._reuse else ordered
+        self._limits.check_offsets(name, addresses)
+        if not self._reuse:
+            self._limits.check_covered(segment, addresses, entries)
+        return addresses
 
     def locate(self, segment: IndexSegment, numbers: Addresses) -> tuple[Ints, Addresses]:
         """Find the live rows of this version that a segment names, in fragments that it covers.
@@ -332,16 +348,12 @@ class _Limits:
             )
 
     def check_offsets(self, name: str, addresses: Addresses) -> None:
-        """Refuse addresses behind the last row of a fragment."""
+        """Refuse addresses, ascending, behind the last row of a fragment."""
         counts = self._rows
         if counts is None or not len(addresses):
             return
         ids, rows = counts
-        first, last = int(addresses[0]) >> OFFSET_BITS, int(addresses[-1])
-        place = int(ids.searchsorted(first))
-        is_one = first == last >> OFFSET_BITS and place < len(ids) and ids[place] == first
-        if is_one and last - (first << OFFSET_BITS) < rows[place]:
-            return  # most often, and quicker without arrays
+        addresses = highest_of_fragments(addresses)
         numbers = fragments_of(addresses)
         at = np.minimum(ids.searchsorted(numbers), len(ids) - 1)
         offsets = addresses & np.uint64((1 << OFFSET_BITS) - 1)
@@ -362,9 +374,10 @@ class _Limits:
 
         Args:
             segment: The segment.
-            addresses: The rows.
+            addresses: The rows, ascending.
             entries: Rows that the segment holds; None where that is not known.
         """
+        addresses = highest_of_fragments(addresses)
         outside = ~is_among(fragments_of(addresses), segment.covered)
         counts = self._fragments.row_counts
         if not outside.any() or counts is None or entries is None:

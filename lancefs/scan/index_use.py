@@ -119,10 +119,7 @@ class IndexUse:
         if indices is None or predicate is None or self.is_part:
             return None
         from lancefs.index.counting import count_rows
-        from lancefs.index.predicates import ColumnTest
 
-        if not isinstance(predicate, ColumnTest) or not predicate.is_exact:
-            return None
         readers, positions = self._version.readers, self._version.positions
         return count_rows(indices, predicate, lambda number: readers[positions[number]])
 

@@ -1,0 +1,108 @@
+"""Rows that pass several conditions are counted from the indices of their columns alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import lancefs
+
+ROWS = 30_000
+KINDS = {"n": "BTREE", "cat": "BITMAP", "flag": "BITMAP", "tags": "LABEL_LIST"}
+
+
+@pytest.fixture(scope="module", params=["stable", "addresses"])
+def path(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> str:
+    """Four fragments with deleted rows, and indices over all columns but one."""
+    draw = np.random.default_rng(0)
+    numbers = draw.permutation(ROWS)
+    table = pa.table(
+        {
+            "id": range(ROWS),
+            "n": pa.array([None if one % 9 == 0 else int(one) for one in numbers]),
+            "cat": pa.array([None if one % 50 == 0 else f"c{one % 8}" for one in numbers]),
+            "flag": pa.array(numbers % 3 == 0),
+            "tags": [[f"t{one % 7}", f"t{one % 4}"] if one % 10 else None for one in numbers],
+            "plain": draw.integers(0, 100, ROWS),
+        }
+    )
+    path = str(tmp_path_factory.mktemp("joined") / "t.lance")
+    stable = request.param == "stable"
+    lance.write_dataset(table, path, max_rows_per_file=8000, enable_stable_row_ids=stable)
+    lance.dataset(path).delete("id % 101 = 7")
+    for name, kind in KINDS.items():
+        lance.dataset(path).create_scalar_index(name, kind)
+    lance.dataset(path).delete("id % 103 = 7")
+    return path
+
+
+_COUNTED = [
+    "cat = 'c3' and n < 9000",
+    "cat = 'c3' or n < 9000",
+    "not (cat = 'c3' or n > 8000)",
+    "not (cat = 'c3' and n > 8000)",
+    "cat = 'c3' and flag",
+    "cat in ('c1', 'c2') or not flag",
+    "cat <> 'c1' and flag",
+    "cat <> 'c1' and n > 100 and n < 5000",
+    "cat is null or n is null",
+    "array_has(tags, 't3')",
+    "array_has_any(tags, ['t3', 't5']) and cat = 'c3'",
+    "array_has_all(tags, ['t3', 't1']) or n between 70 and 90",
+    "(cat = 'c1' and flag) or (cat = 'c2' and n < 12000) or array_has(tags, 't0')",
+    "cat = 'nothing' or n = -1",
+    "cat = 'nothing' and n < 9000",
+]
+# What no index knows, or what is tested sooner for the few rows that another condition leaves.
+_SCANNED = [
+    "cat = 'c3' and plain < 50",
+    "cat = 'c3' or plain < 50",
+    "flag and (cat = 'c3' and plain < 50 or n < 4000)",
+    "not array_has(tags, 't3') and flag",
+    "n > 2 and array_has_all(tags, ['t3', 't9'])",
+]
+
+
+@pytest.mark.parametrize("filter", _COUNTED)
+def test_the_count_is_that_of_a_scan(filter: str, path: str) -> None:
+    dataset = lancefs.open(path)
+    expected = dataset.count_rows(filter, use_index=False)
+    assert dataset.scanner(filter=filter).indexed_row_count() == expected
+    assert dataset.count_rows(filter) == expected
+    assert lance.dataset(path).count_rows(filter) == expected
+
+
+@pytest.mark.parametrize("filter", _SCANNED)
+def test_other_filters_are_scanned(filter: str, path: str) -> None:
+    dataset = lancefs.open(path)
+    assert dataset.scanner(filter=filter).indexed_row_count() is None
+    assert dataset.count_rows(filter) == dataset.count_rows(filter, use_index=False)
+
+
+def test_rows_that_changed_since_are_counted(path: str, tmp_path: Path) -> None:
+    copy = str(tmp_path / "t.lance")
+    source = lance.dataset(path)
+    table = source.to_table()
+    stable = source.has_stable_row_ids
+    lance.write_dataset(table, copy, max_rows_per_file=8000, enable_stable_row_ids=stable)
+    for name, kind in KINDS.items():
+        lance.dataset(copy).create_scalar_index(name, kind)
+    changes: list[Callable[[], object]] = [
+        lambda: lance.dataset(copy).delete("n > 2000 and n < 2500"),
+        lambda: lance.dataset(copy).update({"n": "n + 15000"}, where="n < 300"),
+        lambda: lance.dataset(copy).update({"cat": "'c3'"}, where="plain = 7"),
+        lambda: lance.write_dataset(table.slice(0, 500), copy, mode="append"),
+        lambda: lance.dataset(copy).optimize.optimize_indices(num_indices_to_merge=0),
+        lambda: lance.dataset(copy).delete("id < 9000"),
+        lambda: lance.dataset(copy).optimize.compact_files(),
+    ]
+    for change in changes:
+        change()
+        dataset = lancefs.open(copy)
+        for filter in _COUNTED:
+            assert dataset.count_rows(filter) == dataset.count_rows(filter, use_index=False), filter
