@@ -60,6 +60,7 @@ _INFIX = {
     **dict.fromkeys("+-", _SUM),
     **dict.fromkeys("*/%", _PRODUCT),
 }
+_LITERALS = ("number", "string", "binary")
 _CONSTANTS = {"true": True, "false": False, "null": None}
 # Words that are no columns unless they stand in quotes.
 _RESERVED = {"and", "or", "not", "is", "in", "between", "like", "ilike", "escape"} | {*_CONSTANTS}
@@ -224,11 +225,19 @@ class _Parser:
     def _parse_items(self, opening: str, closing: str) -> list[Operand]:
         """Read operands with commas between them."""
         self._expect(opening)
-        items = [self._parse_nested()]
+        items = [self._parse_item(closing)]
         while self._take(","):
-            items.append(self._parse_nested())
+            items.append(self._parse_item(closing))
         self._expect(closing)
         return items
+
+    def _parse_item(self, closing: str) -> Operand:
+        """Read an operand of a list, of which there may be thousands: literals at once."""
+        token = self._token
+        if token.kind in _LITERALS and self._following.word in (",", closing):
+            self._next += 1
+            return self._literal(token)
+        return self._parse_nested()
 
     def _parse_nested(self) -> Operand:
         """Read a condition or an operand inside of parentheses or the like."""
@@ -252,7 +261,7 @@ class _Parser:
             operand = self._parse_nested()
             self._expect(")")
             return operand
-        if token.kind in ("number", "string", "binary"):
+        if token.kind in _LITERALS:
             self._advance()
             return self._literal(token)
         if token.kind not in ("name", "quoted"):

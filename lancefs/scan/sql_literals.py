@@ -67,6 +67,9 @@ _MOMENTS = {
     ),
     "time": re.compile(_TIME, re.ASCII),
 }
+_WHOLE = re.compile(r"[-+]?[0-9]+")
+_DECIMAL = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)")
+_FLOAT = re.compile(r"[-+]?(nan|inf(inity)?|[0-9.]+e[-+]?[0-9]+)", re.IGNORECASE)
 _TRUE, _FALSE = ("true", "t", "yes", "1"), ("false", "f", "no", "0")
 
 
@@ -83,11 +86,11 @@ def parse_number(text: str) -> int | Decimal | float:
     text = text.strip()
     if len(text) > _MAX_DIGITS:
         raise ValueError(f"a number of {len(text):,} digits; at most {_MAX_DIGITS} are read")
-    if re.fullmatch(r"[-+]?[0-9]+", text):
+    if _WHOLE.fullmatch(text):
         return int(text)
-    if re.fullmatch(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)", text):
+    if _DECIMAL.fullmatch(text):
         return Decimal(text)
-    if not re.fullmatch(r"[-+]?(nan|inf(inity)?|[0-9.]+e[-+]?[0-9]+)", text, re.IGNORECASE):
+    if not _FLOAT.fullmatch(text):
         raise ValueError(f"{text!r} is no number")
     value = float(text)
     if math.isinf(value) and "i" not in text.lower():

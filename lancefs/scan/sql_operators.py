@@ -235,7 +235,11 @@ def is_in(left: Operand, items: Sequence[Operand]) -> Typed:
 
 def _value_set(left: Typed, literals: Sequence[Literal]) -> pa.Array:
     """Return those values that a column can equal."""
-    values = [fit(literal, left.type, left.is_half) for literal in literals]
+    own = int if pa.types.is_integer(left.type) else str if is_text(left.type) else None
+    values: list[Any] = [  # most are what the column has, and need not be asked about one by one
+        literal.value if type(literal.value) is own else fit(literal, left.type, left.is_half)
+        for literal in literals
+    ]
     if has_units(left.type):
         low, high = unit_bounds(left.type)
         whole = [int(value) for value in values if low <= value <= high and value == int(value)]

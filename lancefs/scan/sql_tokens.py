@@ -78,18 +78,24 @@ def tokenize(text: str) -> list[Token]:
         Refused: A character begins no token.
     """
     tokens, position = [], 0
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None or match.lastgroup is None:
-            raise Refused(_why_no_token(text[position]), position)
-        start, position = position, match.end()
-        if match.lastgroup != "space":
-            tokens.append(_token(match.lastgroup, match[0], start, position))
+    for match in _TOKEN.finditer(text):
+        kind, (start, end) = match.lastgroup, match.span()
+        if start > position:  # what is before it begins no token
+            break
+        position = end
+        if kind == "sign":
+            tokens.append(Token("sign", match[0], match[0], start, end))
+        elif kind == "number":
+            tokens.append(Token("number", match[0], "", start, end))
+        elif kind is not None and kind != "space":
+            tokens.append(_token(kind, match[0], start, end))
+    if position < len(text):
+        raise Refused(_why_no_token(text[position]), position)
     return [*tokens, Token("end", "", "", len(text), len(text))]
 
 
 def _token(kind: str, text: str, start: int, end: int) -> Token:
-    word = text.lower() if kind in ("name", "sign") else ""
+    word = text.lower() if kind == "name" else ""
     if kind == "binary":
         text = text[2:-1]
     elif kind in ("string", "quoted"):
