@@ -39,6 +39,8 @@ from lancefs.table.row_metadata import ROW_ID
 # Rows more than are wanted that are looked for in the table at first, and how many times as many
 # where too few of them are there.
 _SPARE = 16
+# How many times as many documents are looked at as are likely to have rows that a filter keeps.
+_SPARED = 2
 _MORE = 8
 
 
@@ -289,13 +291,18 @@ class TextColumn:
 
         The best documents are looked for first; more of them where their rows are gone.
         """
-        is_pruned = isinstance(query, MatchQuery) and query.boost == 1 and not self._is_filtered
+        count = sum(one.count for one in source.documents)
+        is_pruned = isinstance(query, PhraseQuery) or query.boost == 1
         most = k + _SPARE if k is not None and is_pruned and source.segment is not None else None
+        if most is not None and self._allowed is not None:
+            most *= _SPARED * count // max(self._allowed.num_rows, 1) + 1
         while True:
+            if most is not None and most >= count:
+                most = None
             found = self._live(source, self._matches(source, query, most), k)
             if most is None or (k is not None and len(found.row_ids) >= k):
                 return found
-            most = most * _MORE if most < sum(one.count for one in source.documents) else None
+            most *= _MORE
 
     def _matches(self, source: _Source, query: LeafQuery, most: int | None) -> Scored:
         """Return what a query finds by its row numbers, at least the best `most`."""
@@ -313,12 +320,11 @@ class TextColumn:
             return self._match_fuzzy(source, documents, query, most)
         tokens = self._tokens[query]
         if isinstance(query, PhraseQuery):
-            numbers, scores = match_phrase(documents, tokens, query.slop, statistics)
-        elif query.needs_all:
-            numbers, scores = match_all(documents, [token.text for token in tokens], statistics)
+            numbers, scores = match_phrase(documents, tokens, query.slop, statistics, most)
         else:
+            match = match_all if query.needs_all else match_any
             words = [token.text for token in tokens]
-            numbers, scores = match_any(documents, words, statistics, most)
+            numbers, scores = match(documents, words, statistics, most)
         return Scored(documents.row_numbers[numbers], scores)
 
     def _match_fuzzy(

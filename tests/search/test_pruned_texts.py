@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import lance
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from text_tables import write
@@ -18,6 +20,7 @@ from lancefs.index.text.matching import match_any
 from lancefs.index.text.positions import WordPlaces
 from lancefs.index.text.postings import Postings
 from lancefs.index.text.scoring import Scores, Statistics, length_norms
+from lancefs.search import text_column
 from lancefs.search.best_texts import not_worse
 
 
@@ -95,3 +98,61 @@ def test_further_rows_are_found_where_the_best_ones_were_deleted(tmp_path: Path)
     whole = lancefs.open(path).search("rare", k=None, select=["id"]).slice(0, 10)
     assert found.equals(whole)
     assert found.num_rows == 10
+
+
+def _texts(tmp_path: Path) -> str:
+    """Texts of which many have two words, and few of these one after the other."""
+    texts = [
+        "tea " * (1 + row % 7) + ("green tea " if row % 40 == 0 else "of green ") * (1 + row % 3)
+        for row in range(4000)
+    ]
+    table = pa.table({"id": np.arange(4000), "t": texts})
+    return write(tmp_path / "t", table, with_position=True)
+
+
+def test_a_phrase_is_looked_for_in_the_best_documents_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[int] = []
+    original = matching._has_phrase
+
+    def spy(documents: Any, common: Any, *others: Any) -> Any:
+        looked_at.append(len(common.numbers))
+        return original(documents, common, *others)
+
+    path = _texts(tmp_path)
+    monkeypatch.setattr(matching, "_has_phrase", spy)
+    found = lancefs.open(path).search('"tea green"', k=3, select=["id"])
+    assert sum(looked_at) < 2000
+    whole = lancefs.open(path).search('"tea green"', k=None, select=["id"])
+    assert found.equals(whole.slice(0, 3))
+    assert 3 < whole.num_rows < 200
+
+
+@pytest.mark.parametrize("filter", ["id % 3 = 1", "id < 40", "id = 1000", "id > 4000"])
+@pytest.mark.parametrize("query", ["tea", "tea green", '"tea green"'])
+def test_with_a_filter_the_best_rows_are_those_of_a_search_for_all(
+    tmp_path: Path, filter: str, query: str
+) -> None:
+    path = _texts(tmp_path)
+    lance.dataset(path).delete("id % 7 = 6")  # some of the best ones
+    dataset = lancefs.open(path)
+    found = dataset.search(query, k=10, filter=filter, select=["id"])
+    assert found.equals(dataset.search(query, k=None, filter=filter, select=["id"]).slice(0, 10))
+
+
+def test_with_a_filter_not_all_documents_are_scored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[int] = []
+    original = text_column.match_any
+
+    def spy(*arguments: Any) -> Any:
+        numbers, scores = original(*arguments)
+        found.append(len(numbers))
+        return numbers, scores
+
+    path = _texts(tmp_path)
+    monkeypatch.setattr(text_column, "match_any", spy)
+    lancefs.open(path).search("green", k=1, filter="id % 3 > 0", select=["id"])
+    assert sum(found) < 3900

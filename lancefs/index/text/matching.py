@@ -23,6 +23,9 @@ _ROUNDED = 1 - 1e-4
 _PART = 256
 # A slop that is as good as any larger one.
 _MAX_SLOP = 1 << 40
+# How many times as many documents are looked at for a phrase as are needed, and so on where too few
+# of them have it.
+_TRIED = 8
 
 _NOTHING = np.empty(0, np.int64), np.empty(0, np.float32)
 
@@ -118,10 +121,12 @@ def _least(scores: Scores, most: int) -> np.float32:
 
 
 def match_all(
-    documents: Documents, tokens: Sequence[str], statistics: Statistics
+    documents: Documents, tokens: Sequence[str], statistics: Statistics, most: int | None = None
 ) -> tuple[Ints, Scores]:
     """Return the documents that have all tokens of a query, and their scores; see `match_any`."""
     counts = Counter(tokens)
+    if len(counts) == 1:
+        return match_any(documents, tokens, statistics, most)
     found = documents.postings(list(counts))
     if len(found) < len(counts) or not counts:
         return _NOTHING
@@ -157,24 +162,52 @@ def match_each(
 
 
 def match_phrase(
-    documents: Documents, tokens: Sequence[TextToken], slop: int, statistics: Statistics
+    documents: Documents,
+    tokens: Sequence[TextToken],
+    slop: int,
+    statistics: Statistics,
+    most: int | None = None,
 ) -> tuple[Ints, Scores]:
-    """Return the documents that have the tokens of a query in their order.
+    """Return the documents that have the tokens of a query in their order, and their scores.
 
     Args:
         documents: The documents.
         tokens: The tokens.
         slop: How many other words may be between two of them.
         statistics: What is known of all documents.
+        most: How many of the best ones are needed; see `match_any`.
     """
     counts = Counter(token.text for token in tokens)
     found = documents.postings(list(counts))
     if len(found) < len(counts) or not counts:
         return _NOTHING
     common = _common(found)
-    if len(tokens) > 1 and len(common.numbers):
-        common = common.kept(_has_phrase(documents, common, tokens, slop))
-    return common.numbers.astype(np.int64), _scores_of(documents, found, common, counts, statistics)
+    scores = _scores_of(documents, found, common, counts, statistics)
+    if len(tokens) > 1:
+        which = _with_phrase(documents, common, scores, tokens, slop, most)
+        common, scores = common.at(which), scores[which]
+    return common.numbers.astype(np.int64), scores
+
+
+def _with_phrase(
+    documents: Documents,
+    common: _Common,
+    scores: Scores,
+    tokens: Sequence[TextToken],
+    slop: int,
+    most: int | None,
+) -> Ints:
+    """Return which documents have a phrase: the words of those with the best scores come first."""
+    tried = len(scores) if most is None else _TRIED * most
+    while 0 < tried < len(scores):
+        which = np.flatnonzero(scores >= np.partition(scores, -tried)[-tried])
+        passed = which[_has_phrase(documents, common.at(which), tokens, slop)]
+        if most is not None and len(passed) >= most:
+            return passed
+        tried *= _TRIED
+    return (
+        np.flatnonzero(_has_phrase(documents, common, tokens, slop)) if len(scores) else _NOTHING[0]
+    )
 
 
 def _scores_of_any(
@@ -207,9 +240,8 @@ class _Common(NamedTuple):
     numbers: Numbers32
     places: Mapping[str, Ints]
 
-    def kept(self, mask: Mask) -> _Common:
-        """Return those of the documents that a mask keeps."""
-        which = np.flatnonzero(mask)
+    def at(self, which: Ints) -> _Common:
+        """Return some of the documents, by their positions."""
         places = {token: own[which] for token, own in self.places.items()}
         return _Common(self.numbers[which], places)
 
@@ -232,14 +264,14 @@ def _scores_of(
 
 def _common(found: Mapping[str, Postings]) -> _Common:
     """Return the documents that have all tokens."""
-    (first, rarest), *others = sorted(found.items(), key=lambda each: len(each[1].documents))
-    numbers, places = rarest.documents, {first: np.arange(len(rarest.documents))}
-    for token, other in others:
-        kept, last = find_common(numbers, other.documents)
-        numbers = numbers[kept]
-        places = {known: own[kept] for known, own in places.items()}
-        places[token] = last
-    return _Common(numbers, {token: places[token] for token in found})
+    (_, rarest), *others = sorted(found.items(), key=lambda each: len(each[1].documents))
+    numbers = rarest.documents
+    for _, other in others:
+        if not len(numbers):
+            break
+        numbers = numbers[find_common(numbers, other.documents)[0]]
+    places = {token: find_common(numbers, one.documents)[1] for token, one in found.items()}
+    return _Common(numbers, places)
 
 
 def _has_phrase(
