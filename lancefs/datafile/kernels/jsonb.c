@@ -258,6 +258,7 @@ static int put_container(writer *to, const uint8_t *data, int64_t size, int dept
     }
     if (at > size)
         return 0;
+    const int64_t first_value = at;
     if (!is_scalar)
         put_byte(to, is_object ? '{' : '[');
     for (int64_t i = 0; i < count; i++) {
@@ -265,6 +266,8 @@ static int put_container(writer *to, const uint8_t *data, int64_t size, int dept
             put_byte(to, ',');
         if (is_object) {
             const int64_t length = word(keys + 4 * i) & 0xFFFFFFF;
+            if (length > first_value - key) /* a mapped file changed meanwhile */
+                return 0;
             put_string(to, data + key, length);
             put_byte(to, ':');
             key += length;
