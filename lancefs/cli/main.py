@@ -64,7 +64,8 @@ Examples:
 
 \b
 Exit codes: 0 done; 1 verify found problems; 2 wrong input; 3 the table cannot be read;
-4 something is not installed; 130 interrupted; 141 the reader of a pipe went away."""
+4 a package is not installed; 70 a bug in lancefs; 130 interrupted; 141 the reader of a pipe
+went away."""
 
 
 @dataclass(slots=True)

@@ -31,7 +31,11 @@ if TYPE_CHECKING:
 @click.option(
     "--sample", type=shared_options.WholeNumber(min=1), help="Read only so many rows, at random."
 )
-@click.option("--seed", type=int, help="Draw the same rows each time.")
+@click.option(
+    "--seed",
+    type=shared_options.WholeNumber(min=0),
+    help="With --sample: the same seed draws the same rows.",
+)
 @click.option(
     "--against",
     metavar="REF",

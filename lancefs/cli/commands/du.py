@@ -66,7 +66,8 @@ def du(target: Target, form: str) -> None:
     if form == "table":
         files = sum(len(fragment.files) for fragment in target.manifest.fragments)
         dead_part = f", {size(usage.dead)} of them dead" if usage.dead else ""
-        print_line(f"\n{size(usage.total)} in {plural(files, 'data file')}{dead_part}")
+        print_line()
+        print_line(f"{size(usage.total)} in {plural(files, 'data file')}{dead_part}")
         for problem in usage.problems:
             print_line(f"not counted: {problem}")
 
