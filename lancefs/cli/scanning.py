@@ -51,7 +51,7 @@ def print_some(
     target: Target,
     rows: pa.Table | pa.RecordBatchReader,
     form: str,
-    is_wide: bool,
+    is_expanded: bool,
     where: str | None,
 ) -> None:
     """Print some rows of a version.
@@ -60,13 +60,13 @@ def print_some(
         target: The version.
         rows: The rows.
         form: One of `shared_options.FORMATS`.
-        is_wide: Whether to print one value a line, in the format `table`.
+        is_expanded: Whether to print one value a line, in the format `table`.
         where: The condition that chose them, if any.
 
     Raises:
-        Failure: `is_wide` is for another format.
+        Failure: `is_expanded` is for another format.
     """
-    from lancefs.cli.render.rows import print_rows, print_wide
+    from lancefs.cli.render.rows import print_expanded, print_rows
 
     def caption(count: int) -> str:
         version = f"version {target.dataset.version}"
@@ -75,8 +75,8 @@ def print_some(
         return f"{count:,} of {plural(target.dataset.count_rows(), 'row')}, {version}"
 
     batches = rows.to_batches() if isinstance(rows, pa.Table) else rows
-    if is_wide:
-        print_wide(rows.schema, batches, form)
+    if is_expanded:
+        print_expanded(rows.schema, batches, form)
     else:
         print_rows(rows.schema, batches, form, caption=caption)
 

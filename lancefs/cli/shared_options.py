@@ -117,7 +117,8 @@ def base_rules(function: _F) -> _F:
     follow_option = click.option(
         "--follow",
         type=NearestChoice(("table", "store", "any")),
-        help="Which base paths of the table are read: below the table, in its store, or any.",
+        help="Which base paths of the table are read: below the table, in its store (the default), "
+        "or any.",
     )
     result: Any = moved_option(follow_option(wrapped))
     return result  # type: ignore[no-any-return]
@@ -197,12 +198,12 @@ def where(function: _F) -> _F:
     return option(function)
 
 
-def wide(function: _F) -> _F:
-    """Add `--wide`; the function gets whether a record goes down the page, as `is_wide`."""
+def expanded(function: _F) -> _F:
+    """Add `--expanded`; the function gets whether a record goes down the page, as `is_expanded`."""
     option = click.option(
-        "--wide",
+        "--expanded",
         "-x",
-        "is_wide",
+        "is_expanded",
         is_flag=True,
         help="Show one value a line, a record after the other.",
     )
@@ -214,7 +215,7 @@ def some_rows(function: _F) -> _F:
     rows = click.option(
         "--rows", "-n", type=WholeNumber(min=0), default=10, show_default=True, help="How many."
     )
-    return rows(columns(where(no_index(wide(function)))))
+    return rows(columns(where(no_index(expanded(function)))))
 
 
 def query_vector(function: _F) -> _F:

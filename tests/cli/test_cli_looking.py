@@ -221,9 +221,9 @@ def test_count_prints_a_number(shop: Path, here: Here) -> None:
 def test_a_record_may_go_down_the_page(shop: Path, here: Here) -> None:
     done = here("head", f"{shop}/teas.lance@1", "-x", "-n", "2", "-c", "id,price")
     assert done.out == "row 1\n  id     0\n  price  0\nrow 2\n  id     1\n  price  0.25\n"
-    refused = here("head", f"{shop}/teas.lance@1", "--wide", "--format", "json")
+    refused = here("head", f"{shop}/teas.lance@1", "--expanded", "--format", "json")
     assert refused.code == 2
-    assert "leave out --wide, or --format json" in refused.err
+    assert "leave out --expanded, or --format json" in refused.err
 
 
 def test_columns_may_be_given_in_several_options(shop: Path, here: Here) -> None:
@@ -351,7 +351,7 @@ def test_a_version_may_go_down_the_page(shop: Path, here: Here) -> None:
     first = "row 1\n  version       2\n  rows_deleted  10\n  tags          [clean]\n"
     assert done.out.startswith(first)
     assert "  properties      []" in here("log", table, "-x").out.splitlines()
-    assert here("log", table, "--wide", "-f", "csv").code == 2
+    assert here("log", table, "--expanded", "-f", "csv").code == 2
 
 
 def test_describe_tells_what_values_are_like(shop: Path, here: Here) -> None:
@@ -367,6 +367,7 @@ def test_describe_tells_what_values_are_like(shop: Path, here: Here) -> None:
     assert (drawn["rows"], drawn["total"]) == (7, 100)
     assert here("describe", table, "-c", "idd").code == 2
     assert here("describe", table, "--sample", "0").code == 2
+    assert here("describe", table, "--sample", "7", "--seed", "-1").code == 2
     drift = here("describe", f"{shop}/teas.lance", "-c", "id", "--against", "v1").out.splitlines()
     assert drift[0].split()[:2] == ["column", "distance"]
     assert drift[1].split()[0] == "id"

@@ -32,7 +32,7 @@ def head(
     columns: list[str] | None,
     where: str | None,
     use_index: bool,
-    is_wide: bool,
+    is_expanded: bool,
     explain: bool,
     form: str,
 ) -> None:
@@ -43,4 +43,4 @@ def head(
     if explain:
         print_explained(scan.explain())
         return
-    print_some(target, scan.to_reader(), form, is_wide, where)
+    print_some(target, scan.to_reader(), form, is_expanded, where)

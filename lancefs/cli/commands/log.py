@@ -39,30 +39,30 @@ if TYPE_CHECKING:
     callback=lambda _ctx, _param, value: shared_options.read_columns(value),
     help="The facts to show, in this order, by the names that --format json has.",
 )
-@shared_options.wide
+@shared_options.expanded
 @shared_options.output
 def log(
     target: Target,
     newest: int | None,
     reverse: bool,
     columns: list[str] | None,
-    is_wide: bool,
+    is_expanded: bool,
     form: str,
 ) -> None:
     """Show the versions, newest first: when, what was done, rows added and deleted, tags.
 
     With a ref, the versions of its branch up to that one.
     """
-    from lancefs.cli.render.rows import print_records, print_wide
+    from lancefs.cli.render.rows import print_expanded, print_records
     from lancefs.table.history import HISTORY
 
     schema = HISTORY if columns is None else _chosen(HISTORY, columns)
     commits = _commits(target, newest)
     commits = commits if reverse else commits[::-1]
     records = [asdict(commit) for commit in commits]
-    if is_wide:
+    if is_expanded:
         shown = [{name: record[name] for name in schema.names} for record in records]
-        print_wide(schema, pa.Table.from_pylist(shown, schema).to_batches(), form)
+        print_expanded(schema, pa.Table.from_pylist(shown, schema).to_batches(), form)
         return
     branch = f" of the branch {target.resolved.branch}" if target.resolved.branch else ""
     caption = f"{plural(len(commits), 'version')}{branch}"

@@ -51,7 +51,7 @@ def nearest(
     columns: list[str] | None,
     where: str | None,
     use_index: bool,
-    is_wide: bool,
+    is_expanded: bool,
     explain: bool,
     form: str,
 ) -> None:
@@ -75,4 +75,4 @@ def nearest(
     if explain:
         print_explained(search.explain())
         return
-    print_some(target, search.to_table(), form, is_wide, where)
+    print_some(target, search.to_table(), form, is_expanded, where)

@@ -30,7 +30,7 @@ def sample(
     columns: list[str] | None,
     where: str | None,
     use_index: bool,
-    is_wide: bool,
+    is_expanded: bool,
     seed: int | None,
     form: str,
 ) -> None:
@@ -38,4 +38,4 @@ def sample(
     from lancefs.cli.scanning import print_some, scanner
 
     scan = scanner(target, columns, where, use_index=use_index)
-    print_some(target, scan.sample(rows, seed), form, is_wide, where)
+    print_some(target, scan.sample(rows, seed), form, is_expanded, where)

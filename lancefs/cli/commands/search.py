@@ -75,7 +75,7 @@ def search(
     columns: list[str] | None,
     where: str | None,
     use_index: bool,
-    is_wide: bool,
+    is_expanded: bool,
     explain: bool,
     form: str,
 ) -> None:
@@ -119,4 +119,4 @@ def search(
         table = found.to_table()
     except (TypeError, ValueError, ImportError) as error:
         raise Failure(str(error)) from error
-    print_some(target, table, form, is_wide, where)
+    print_some(target, table, form, is_expanded, where)

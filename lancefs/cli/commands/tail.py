@@ -25,11 +25,11 @@ def tail(
     columns: list[str] | None,
     where: str | None,
     use_index: bool,
-    is_wide: bool,
+    is_expanded: bool,
     form: str,
 ) -> None:
     """Show the last rows of a version, in the order of the table."""
     from lancefs.cli.scanning import print_some, scanner
 
     scan = scanner(target, columns, where, use_index=use_index)
-    print_some(target, scan.tail(rows), form, is_wide, where)
+    print_some(target, scan.tail(rows), form, is_expanded, where)

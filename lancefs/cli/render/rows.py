@@ -56,7 +56,7 @@ def print_rows(
         _WRITERS[form](schema, batches, _sink())
 
 
-def print_wide(schema: pa.Schema, batches: Iterable[pa.RecordBatch], form: str) -> None:
+def print_expanded(schema: pa.Schema, batches: Iterable[pa.RecordBatch], form: str) -> None:
     """Print one value a line, a record after the other, each below its number.
 
     Args:
@@ -68,7 +68,7 @@ def print_wide(schema: pa.Schema, batches: Iterable[pa.RecordBatch], form: str) 
         Failure: The format is not `table`.
     """
     if form != "table":
-        raise Failure(f"--wide is a table; leave out --wide, or --format {form}")
+        raise Failure(f"--expanded is a table; leave out --expanded, or --format {form}")
     names = [printable(name) for name in schema.names]
     width = max(map(len, names), default=0)
     number = 0
