@@ -20,7 +20,7 @@ from duckdb_adapter.queries.parsing import parse_soon
 from duckdb_adapter.registration import WHICH, Registration, wanting_names
 from duckdb_adapter.replacement_scan import ReplacementScan, SubstituteQuery
 from duckdb_adapter.storage import GivenStorage, Storage
-from lancefs.table.base_paths import BaseRules
+from lancefs.table.base_paths import GivenRules, as_rules
 
 if TYPE_CHECKING:
     import duckdb
@@ -39,7 +39,7 @@ _scan = ReplacementScan()
 
 def install(
     storage_options: Mapping[str, Any] | None = None,
-    base_rules: BaseRules | None = None,
+    base_rules: GivenRules = None,
     use_index: bool = True,
 ) -> None:
     """Have every database that is opened from now on know Lance tables.
@@ -59,7 +59,9 @@ def install(
             `connect` and `wrap` work with it all the same.
     """
     registration = _registered()
-    registration.storage = GivenStorage(dict(storage_options or {}), base_rules, use_index)
+    registration.storage = GivenStorage(
+        dict(storage_options or {}), as_rules(base_rules), use_index
+    )
     registration.active = True
     parse_soon()
 

@@ -14,7 +14,7 @@ from duckdb_adapter.wrap import LanceConnection, open_known
 if TYPE_CHECKING:
     import duckdb
 
-    from lancefs.table.base_paths import BaseRules
+    from lancefs.table.base_paths import GivenRules
 
 
 class _Session(threading.local):
@@ -35,7 +35,7 @@ def sql(
     *,
     params: Sequence[Any] | Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    base_rules: BaseRules | None = None,
+    base_rules: GivenRules = None,
     use_index: bool = True,
 ) -> duckdb.DuckDBPyRelation:
     """Run a query in DuckDB, in which a table is the path of a Lance table.

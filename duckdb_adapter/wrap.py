@@ -40,11 +40,11 @@ from duckdb_adapter.statements import (
 )
 from duckdb_adapter.storage import reaching_with
 from lancefs.errors import LanceError
+from lancefs.table.base_paths import GivenRules, as_rules
 
 if TYPE_CHECKING:
     import duckdb
 
-    from lancefs.table.base_paths import BaseRules
 
 _NO_FUNCTION = re.compile(r"Table Function with name \"?(\w+)\"? does not exist!")
 # What DuckDB says of names of remote tables, before it asks for variables, from 1.5 on.
@@ -83,7 +83,7 @@ class LanceConnection:
         self,
         connection: duckdb.DuckDBPyConnection,
         storage_options: Mapping[str, Any] | None = None,
-        base_rules: BaseRules | None = None,
+        base_rules: GivenRules = None,
         use_index: bool = True,
         is_owned: bool = False,
     ) -> None:
@@ -92,7 +92,7 @@ class LanceConnection:
         # Whether something was given away that may use the connection after the wrapper is gone.
         self._is_shared = False
         self._options = dict(storage_options or {})
-        self._rules = base_rules
+        self._rules = as_rules(base_rules)
         self._use_index = use_index
         self.lakes: dict[str, Lake] = {}
         # What the open transaction has met; None outside of one.
@@ -153,7 +153,7 @@ class LanceConnection:
     def reaching(
         self,
         storage_options: Mapping[str, Any] | None,
-        base_rules: BaseRules | None,
+        base_rules: GivenRules,
         use_index: bool,
     ) -> LanceConnection:
         """Return this connection with other options; the arguments are those of the class."""
@@ -425,7 +425,7 @@ class LanceConnection:
 def wrap(
     connection: duckdb.DuckDBPyConnection,
     storage_options: Mapping[str, Any] | None = None,
-    base_rules: BaseRules | None = None,
+    base_rules: GivenRules = None,
     use_index: bool = True,
 ) -> LanceConnection:
     """Return a connection on which Lance tables work, over one that is open.
@@ -444,7 +444,7 @@ def wrap(
 def connect(
     *args: Any,
     storage_options: Mapping[str, Any] | None = None,
-    base_rules: BaseRules | None = None,
+    base_rules: GivenRules = None,
     use_index: bool = True,
     **kwargs: Any,
 ) -> LanceConnection:

@@ -12,6 +12,7 @@ from lancefs.version import __version__
 
 if TYPE_CHECKING:
     from duckdb_adapter.sessions import sql
+    from lancefs import errors
     from lancefs.datafile.kernels import kernels_in_use
     from lancefs.errors import LanceError
     from lancefs.filesystem import LanceFileSystem
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
         MultiMatchQuery,
         PhraseQuery,
     )
+    from lancefs.table.base_paths import BaseRules
 
 __all__ = [
+    "BaseRules",
     "BooleanQuery",
     "BoostQuery",
     "LanceDataset",
@@ -37,6 +40,7 @@ __all__ = [
     "PhraseQuery",
     "__version__",
     "dataset",
+    "errors",
     "keep_ranges",
     "kernels_in_use",
     "open",
@@ -45,6 +49,7 @@ __all__ = [
 
 # What needs pyarrow and fsspec is imported when it is first used: `import lancefs` stays cheap.
 _HOMES = {
+    "BaseRules": "lancefs.table.base_paths",
     "BooleanQuery": "lancefs.search.text_query",
     "BoostQuery": "lancefs.search.text_query",
     "LanceDataset": "lancefs.lance_dataset",
@@ -62,10 +67,16 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'lancefs' has no attribute {name!r}")
     from importlib import import_module
 
+    if name == "errors":
+        return import_module("lancefs.errors")
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

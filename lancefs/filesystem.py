@@ -22,10 +22,11 @@ from fsspec.utils import stringify_path, tokenize
 from lancefs.errors import NoSuchPath, NotALanceTable, ReadFailed
 from lancefs.masking import mask_secrets
 from lancefs.printable import printable
+from lancefs.scan.settings import check_number
 from lancefs.storage import Store, forget
 from lancefs.storage.filesystems import open_url, with_connections, with_mapping
 from lancefs.storage.local_files import is_local
-from lancefs.table.base_paths import BaseRules, confine
+from lancefs.table.base_paths import GivenRules, as_rules, confine
 from lancefs.table.versions import VERSIONS, list_versions
 from lancefs.views import tree
 from lancefs.views.arrow.layout_cache import LayoutCache
@@ -101,7 +102,8 @@ class LanceFileSystem(ReadOnlyFileSystem):
         fs: The filesystem that contains the tables.
         target_protocol: Protocol of that filesystem, in place of `fs`; local files by default.
         target_options: Options of that filesystem.
-        base_rules: Which base paths of manifests are followed: `BaseRules`, or their fields.
+        base_rules: Which base paths of manifests are followed: `BaseRules`, or its fields in a
+            mapping.
         layout_cache: A local directory in which layouts of `.arrow` files are kept for other
             processes; none by default.
         base_paths: New locations of moved tables by the base paths that manifests name; the same
@@ -118,7 +120,8 @@ class LanceFileSystem(ReadOnlyFileSystem):
             not.
 
     Raises:
-        TypeError: There is no option of this name.
+        TypeError: There is no option of this name, or its value has another type.
+        ValueError: `max_memory` is not positive, or `base_rules` make no sense.
     """
 
     protocol = "lance"
@@ -133,7 +136,7 @@ class LanceFileSystem(ReadOnlyFileSystem):
         fs: fsspec.AbstractFileSystem | None = None,
         target_protocol: str | None = None,
         target_options: Mapping[str, Any] | None = None,
-        base_rules: BaseRules | Mapping[str, Any] | None = None,
+        base_rules: GivenRules = None,
         layout_cache: str | os.PathLike[str] | None = None,
         base_paths: Mapping[str, str] | None = None,
         max_memory: int | None = None,
@@ -146,6 +149,8 @@ class LanceFileSystem(ReadOnlyFileSystem):
                 f"LanceFileSystem got an unexpected keyword argument {min(unknown)!r}; options of "
                 "the store are given as target_options={…}"
             )
+        if max_memory is not None:
+            check_number("max_memory", max_memory, least=1)
         super().__init__(**kwargs)
         self.dircache = Listings(**kwargs)
         fo = stringify_path(fo)
@@ -162,9 +167,7 @@ class LanceFileSystem(ReadOnlyFileSystem):
         self._process = os.getpid()
         self._is_rooted = bool(fo)
         self._list_streams = list_streams
-        self._rules = BaseRules(**base_rules) if isinstance(base_rules, Mapping) else base_rules
-        if base_paths:
-            self._rules = (self._rules or BaseRules()).moving(base_paths)
+        self._rules = as_rules(base_rules, base_paths)
         layouts = None if layout_cache is None else LayoutCache(layout_cache)
         secrets = None if self._rules is None else tokenize(self._rules.storage_options)
         sharer = f"{_identity(self.fs)} {self._rules!r} {secrets} {max_memory}"

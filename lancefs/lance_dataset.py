@@ -360,14 +360,21 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
             columns: As for `scanner`; all columns of known types by default.
             filter: As for `scanner`.
             sample: Read only so many rows, which are drawn at random.
-            seed: The same seed draws the same rows of a version.
+            seed: For `sample`: the same seed draws the same rows of a version.
             on_rows: Called with the number of rows that were read, again and again.
 
         Raises:
+            ColumnNotFound: A column is not in the table.
             LanceError: The rows cannot be read.
+            TypeError: `sample` or `seed` is no whole number.
+            ValueError: `sample` is not positive, or `seed` is negative.
         """
         from lancefs.profile.describing import describe, describe_sample
 
+        if sample is not None:
+            check_number("sample", sample, least=1)
+        if seed is not None:
+            check_number("seed", seed)
         unread: list[pa.Field] = []
         if columns is None:
             unread = [one for one in self.schema if UNSUPPORTED in (one.metadata or {})]
@@ -568,10 +575,11 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
 
         Raises:
             IndexError: The table has no such row. (A filter on `_rowid` passes over such ids.)
+            ValueError: Neither positions nor row ids are given, or both.
         """
         scanner = self.scanner(columns=columns, filter=filter, **options)
         if (indices is None) == (row_ids is None):
-            raise ValueError("either positions or row_ids are expected")
+            raise ValueError("either indices (positions) or row_ids are expected")
         return scanner.take(indices) if row_ids is None else scanner.take_ids(row_ids)
 
     def count_rows(self, filter: Filter | None = None, **options: Unpack[ScanOptions]) -> int:

@@ -10,10 +10,11 @@ from typing import Any
 
 from lancefs.errors import NotALanceTable, ReadFailed
 from lancefs.lance_dataset import LanceDataset
+from lancefs.scan.settings import check_number
 from lancefs.storage import Store
 from lancefs.storage.filesystems import open_url, with_mapping
 from lancefs.storage.local_files import local_path
-from lancefs.table.base_paths import BaseRules, confine
+from lancefs.table.base_paths import BaseRules, GivenRules, as_rules, confine
 from lancefs.table.open_version import OpenVersion, open_version
 from lancefs.table.refs import Ref, again_if_cleaned_up, make_ref, parse_ref, resolve
 
@@ -31,7 +32,7 @@ def open(
     ref: Ref | str | int | None = None,
     fresh: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-    base_rules: BaseRules | None = None,
+    base_rules: GivenRules = None,
     base_paths: Mapping[str, str] | None = None,
     max_memory: int | None = None,
     mmap: bool = True,
@@ -50,7 +51,8 @@ def open(
         fresh: Whether to add what writers have flushed and is not merged into the table yet
             (MemWAL), on top of the newest version.
         storage_options: For fsspec, such as credentials.
-        base_rules: How far base paths that the manifest names are followed.
+        base_rules: How far base paths that the manifest names are followed: `lancefs.BaseRules`, or
+            its fields in a mapping.
         base_paths: Where tables are now that have moved, by the base paths that name them; the same
             as `moved` of `base_rules`.
         max_memory: Bytes of memory that a read may take, as in `LanceDataset.scanner`. By default,
@@ -63,22 +65,27 @@ def open(
     Raises:
         NotALanceTable: There is no table.
         RefNotFound: There is no such version, tag or branch.
-        ValueError: The arguments contradict each other.
+        TypeError: An argument is of another type than described here.
+        ValueError: The arguments contradict each other, or one of them makes no sense.
         CorruptFile: The manifest is damaged.
         UnsupportedFeature: The version needs a feature that this release does not read.
+        ReadFailed: The store refused a request, or failed to answer it.
     """
     path = os.fspath(url)
+    if storage_options is not None and not isinstance(storage_options, Mapping):
+        raise TypeError(f"storage_options is {storage_options!r}; a mapping was expected")
+    if max_memory is not None:
+        check_number("max_memory", max_memory, least=1)
     options = with_mapping(path, storage_options or {}, mmap)
     if filesystem is not None and (options or not mmap):
         raise ValueError("filesystem has options of its own; storage_options and mmap go without")
-    if base_paths:
-        base_rules = (base_rules or BaseRules()).moving(base_paths)
+    rules = as_rules(base_rules, base_paths)
     wanted = make_ref(version=version, tag=tag, branch=branch, as_of=as_of, ref=ref)
 
     def open_at(path: str, wanted: Ref) -> LanceDataset:
-        store = confine(_store(path, options, filesystem), base_rules)
+        store = confine(_store(path, options, filesystem), rules)
         find = _open_fresh if fresh else open_version
-        return LanceDataset(find(store, wanted, base_rules, max_memory))
+        return LanceDataset(find(store, wanted, rules, max_memory))
 
     versioned = _VERSIONED.fullmatch(path)
     if versioned is None:

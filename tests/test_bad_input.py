@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import lance
 import numpy as np
@@ -268,3 +269,32 @@ def _forget_rows(manifest: table_pb2.Manifest) -> None:
     for fragment in manifest.fragments:
         fragment.physical_rows = 0
         fragment.files[0].file_size_bytes = 0
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"max_memory": "1G"}, "max_memory is '1G'; a whole number was expected"),
+        ({"max_memory": -1}, "max_memory is -1; a positive number was expected"),
+        ({"base_rules": "any"}, "base_rules is 'any'; lancefs.BaseRules"),
+        ({"base_rules": {"folow": "any"}}, "folow"),
+        ({"storage_options": "anon"}, "storage_options is 'anon'; a mapping was expected"),
+    ],
+)
+def test_an_argument_of_another_type_is_named(
+    options: dict[str, Any], expected: str, path: Path
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=expected):
+        lancefs.open(path, **options)
+
+
+def test_rules_may_be_given_by_their_fields(path: Path) -> None:
+    rules = lancefs.BaseRules(follow="table", moved={"/old": "/new"})
+    fields = {"follow": "table"}
+    opened = lancefs.open(path, base_rules=fields, base_paths={"/old": "/new"})
+    assert opened.opened.rules == rules
+
+
+def test_what_is_no_column_is_named(path: Path) -> None:
+    with pytest.raises(TypeError, match=r"columns has 3 for 'n'; .*pyarrow.compute.scalar\(3\)"):
+        lancefs.open(path).to_table(columns={"n": 3})  # type: ignore[dict-item]

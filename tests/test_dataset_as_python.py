@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs
 import pytest
+from support import REPOSITORY
 
 import lancefs
 from lancefs.errors import MissingFile, NotALanceTable, RefNotFound
@@ -76,8 +79,13 @@ def test_a_sample_has_rows_of_the_table_once_each_in_its_order(path: str) -> Non
     assert dataset.sample(50, seed=1) == dataset.sample(50, seed=1)
     assert dataset.sample(50, seed=1) != dataset.sample(50, seed=2)
     assert dataset.sample(50) != dataset.sample(50)
-    with pytest.raises(ValueError, match="num_rows is -1"):
+    with pytest.raises(ValueError, match="num_rows is -1; a number from 0 on was expected"):
         dataset.sample(-1)
+    for draw in (dataset.sample, dataset.describe):
+        with pytest.raises(ValueError, match="seed is -1; a number from 0 on"):
+            draw(seed=-1, **({"num_rows": 3} if draw == dataset.sample else {"sample": 3}))
+    with pytest.raises(ValueError, match="sample is 0; a positive number"):
+        dataset.describe(sample=0)
 
 
 def test_a_sample_is_of_the_rows_that_a_filter_keeps(path: str) -> None:
@@ -231,3 +239,30 @@ def test_a_filesystem_may_be_handed_in(path: str) -> None:
         lancefs.open(path, filesystem="s3")
     with pytest.raises(ValueError, match="options of its own"):
         lancefs.open(path, filesystem=memory, storage_options={"anon": True})
+
+
+def test_a_scanner_says_what_it_reads(path: str) -> None:
+    dataset = lancefs.open(path)
+    name = f"{path}@{dataset.version}"
+    assert repr(dataset.scanner()) == f"<LanceScanner of {name}: 2 columns>"
+    scanner = dataset.scanner({"c": pc.field("a") + 1}, "a > 3", limit=5000, offset=2)
+    assert repr(scanner) == f"<LanceScanner of {name}: 1 column, filtered, limit 5,000, offset 2>"
+
+
+def test_the_module_lists_its_names_before_they_are_imported() -> None:
+    program = (
+        "import lancefs\n"
+        "assert set(lancefs.__all__) <= set(dir(lancefs))\n"
+        "assert issubclass(lancefs.errors.RefNotFound, lancefs.errors.LanceError)\n"
+        "assert all(hasattr(lancefs, name) for name in lancefs.__all__)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=REPOSITORY)
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_a_package_that_is_not_installed_is_an_extra(
+    package: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ModuleNotFoundError, match=rf"pip install 'lancefs\[{package}\]'"):
+        getattr(lancefs.open(path), f"to_{package}")()

@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "profile": _FORMAT | {"scan", "showing"},
     "lance_dataset": _FORMAT
     | {"arrow_dataset", "arrow_guard", "profile", "scan", "search", "showing"},
-    "opening": _FORMAT | {"lance_dataset"},
+    "opening": _FORMAT | {"lance_dataset", "scan"},
     "views": _READING | {"version"},
     "filesystem": _READING | {"views"},
     "s3_ddb": {"errors", "storage", "table", "views"},  # of the views, that they are read-only

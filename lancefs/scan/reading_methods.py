@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Unpack
 
 import pyarrow as pa
@@ -60,7 +61,12 @@ class ReadingMethods:
         filter: Filter | None = None,
         **options: Unpack[ScanOptions],
     ) -> pandas.DataFrame:
-        """Read into a pandas DataFrame; arguments as for `scanner`."""
+        """Read into a pandas DataFrame; arguments as for `scanner`.
+
+        Raises:
+            ModuleNotFoundError: pandas is not installed.
+        """
+        _require("pandas")
         return self.to_table(columns=columns, filter=filter, **options).to_pandas()
 
     def to_polars(
@@ -69,7 +75,12 @@ class ReadingMethods:
         filter: Filter | None = None,
         **options: Unpack[ScanOptions],
     ) -> polars.DataFrame:
-        """Read into a polars DataFrame; arguments as for `scanner`."""
+        """Read into a polars DataFrame; arguments as for `scanner`.
+
+        Raises:
+            ModuleNotFoundError: polars is not installed.
+        """
+        _require("polars")
         import polars
 
         frame = polars.from_arrow(self.to_table(columns=columns, filter=filter, **options))
@@ -114,3 +125,24 @@ class ReadingMethods:
             **options: As for `scanner`.
         """
         return self.scanner(columns=columns, filter=filter, **options).sample(num_rows, seed)
+
+
+def _require(package: str) -> None:
+    """Import a package that is an extra of lancefs.
+
+    Args:
+        package: Its name, which is also that of the extra and of the method `to_…`.
+
+    Raises:
+        ModuleNotFoundError: It is not installed.
+    """
+    try:
+        import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        raise ModuleNotFoundError(
+            f"to_{package} needs {package}, which is not installed: "
+            f"pip install 'lancefs[{package}]'",
+            name=package,
+        ) from None

@@ -16,7 +16,7 @@ from lancefs.datafile.decimals import decimal64_field
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.forks import cached_property
-from lancefs.printable import plural
+from lancefs.printable import plural, printable
 from lancefs.scan.execution import Scan
 from lancefs.scan.index_use import MAX_TESTED_ROWS, IndexUse
 from lancefs.scan.output_forms import OutputForms
@@ -171,6 +171,14 @@ class LanceScanner:
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(LanceScanner, **self._options), self._arguments
 
+    def __repr__(self) -> str:
+        request = self._request
+        names = request.fields if self._computed is None else self._computed
+        parts = [plural(len(names), "column")] + ["filtered"] * (request.filter is not None)
+        limits = {"limit": request.limit, "offset": request.offset or None}
+        parts += [f"{name} {value:,}" for name, value in limits.items() if value is not None]
+        return f"<LanceScanner of {printable(self._version.name)}: {', '.join(parts)}>"
+
     def for_engine(self, is_long: bool = False) -> LanceScanner:
         """Tune the scan for an engine such as DuckDB; see `ScanSettings.for_engine`."""
         request = self._request
@@ -288,8 +296,12 @@ class LanceScanner:
         Args:
             num_rows: How many; all rows where there are fewer.
             seed: The same seed draws the same rows of a version; None draws others each time.
+
+        Raises:
+            TypeError: A number is not whole.
+            ValueError: A number is negative.
         """
-        _check({"num_rows": num_rows}, "descriptors", None)
+        _check({"num_rows": num_rows, "seed": seed}, "descriptors", None)
         total = self.count_rows()
         random = np.random.default_rng(seed)
         drawn = np.sort(random.choice(total, min(num_rows, total), replace=False, shuffle=False))
@@ -528,6 +540,12 @@ class LanceScanner:
             field = self._version.column(name)
             return [part.name for part in field.way or (field,)]
 
+        for name, value in columns.items():
+            if not isinstance(value, str | pc.Expression):
+                expected = f"or an expression, such as pyarrow.compute.scalar({value!r}),"
+                raise TypeError(
+                    f"columns has {value!r} for {name!r}; a name {expected} was expected"
+                )
         return {
             name: pc.field(*path(value)) if isinstance(value, str) else value
             for name, value in columns.items()

@@ -189,4 +189,5 @@ def check_number(name: str, value: int, least: int = 0) -> None:
     if not isinstance(value, int | np.integer):
         raise TypeError(f"{name} is {value!r}; a whole number was expected")
     if value < least:
-        raise ValueError(f"{name} is {value}; a positive number was expected")
+        expected = "a positive number" if least == 1 else "a number from 0 on"
+        raise ValueError(f"{name} is {value}; {expected} was expected")

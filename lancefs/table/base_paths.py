@@ -103,6 +103,27 @@ class BaseRules:
         return replace(self, moved={**self.moved, **moved})
 
 
+# Rules as callers give them: also their fields in a mapping, as options of a filesystem are.
+GivenRules: TypeAlias = BaseRules | Mapping[str, Any] | None
+
+
+def as_rules(given: GivenRules, moved: Mapping[str, str] | None = None) -> BaseRules | None:
+    """Return the rules that a caller gives; None for the default ones.
+
+    Args:
+        given: The rules, or their fields in a mapping.
+        moved: Further moved directories, as `BaseRules.moved`.
+
+    Raises:
+        TypeError: They are neither, or there is no such field.
+        ValueError: As for `BaseRules`.
+    """
+    if given is not None and not isinstance(given, BaseRules | Mapping):
+        raise TypeError(f"base_rules is {given!r}; lancefs.BaseRules(…) was expected")
+    rules = BaseRules(**given) if isinstance(given, Mapping) else given
+    return (rules or BaseRules()).moving(moved) if moved else rules
+
+
 def confine(store: Store, rules: BaseRules | None) -> Store:
     """Return the directory of a table with what symbolic links may lead to, by the rules.
 
