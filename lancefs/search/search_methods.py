@@ -42,7 +42,7 @@ class VectorSearchOptions(_SearchOptions, total=False):
 class TextSearchOptions(_SearchOptions, total=False):
     """The further arguments of `search`; `SearchMethods.text_search` says what each does."""
 
-    select: Columns | None
+    columns: Columns | None
 
 
 class SearchMethods:
@@ -135,7 +135,7 @@ class SearchMethods:
     def search(
         self,
         query: str | TextQuery,
-        columns: Sequence[str] | None = None,
+        text_columns: Sequence[str] | None = None,
         k: int | None = 10,
         **options: Unpack[TextSearchOptions],
     ) -> pa.Table:
@@ -151,18 +151,18 @@ class SearchMethods:
             ValueError: An argument makes no sense, or no column has a full-text index.
             ImportError: The index holds stems of words, and snowballstemmer is not installed.
         """
-        return self.text_search(query, columns, k, **options).to_table()
+        return self.text_search(query, text_columns, k, **options).to_table()
 
     def text_search(
         self,
         query: str | TextQuery,
-        columns: Sequence[str] | None = None,
+        text_columns: Sequence[str] | None = None,
         k: int | None = 10,
         *,
         filter: Filter | None = None,
         prefilter: bool = True,
         use_index: bool = True,
-        select: Columns | None = None,
+        columns: Columns | None = None,
         with_row_id: bool = False,
         with_row_address: bool = False,
     ) -> TextSearch:
@@ -171,15 +171,16 @@ class SearchMethods:
         Args:
             query: Words, of which a text has at least one; or a query: `lancefs.MatchQuery`,
                 `PhraseQuery`, `MultiMatchQuery`, `BoostQuery`, `BooleanQuery`.
-            columns: Where to search, if the query does not say it: columns, or paths of members of
-                structs; by default all with a full-text index. Of several the best score counts.
+            text_columns: Where to search, if the query does not say it: columns, or paths of
+                members of structs; by default all with a full-text index. Of several the best score
+                counts.
             k: How many rows; None for all that are found.
             filter: Rows that are wanted; see `scanner`.
             prefilter: Whether the best of the wanted rows are found, which are `k` where so many
                 have the words; otherwise the wanted ones of the best rows.
             use_index: Whether indices of the table may be used; otherwise all texts are read.
-            select: Names of columns that come out, also `_score`, or a dict of names and
-                expressions; all columns by default. `_score` is last where it is not named.
+            columns: Names of columns, also `_score`, or a dict of names and expressions; all
+                columns by default. `_score` is last where it is not named.
             with_row_id: Whether to add the column `_rowid`.
             with_row_address: Whether to add the column `_rowaddr`.
 
@@ -191,8 +192,8 @@ class SearchMethods:
         """
         from lancefs.search.text_search import TextSearch
 
-        rows = self._wanted(select, filter, prefilter, use_index, with_row_id, with_row_address)
-        return TextSearch(self._version, query, columns, k, rows)
+        rows = self._wanted(columns, filter, prefilter, use_index, with_row_id, with_row_address)
+        return TextSearch(self._version, query, text_columns, k, rows)
 
     def hybrid_search(
         self,
@@ -220,7 +221,7 @@ class SearchMethods:
             q: the query vector: see `vector_search`.
             query: Words, or a query: see `text_search`.
             k: How many rows.
-            text_columns: Where to search for the words: `columns` of `text_search`.
+            text_columns: Where to search for the words: see `text_search`.
             alpha: The weight of the vector search, from 0 to 1; None to fuse by ranks.
             oversample_factor: So many times `k` rows are taken of each search.
             metric: How vectors are compared: see `vector_search`.
