@@ -39,7 +39,7 @@ from lancefs.views.open_tables import OpenTables, TableSession
 from lancefs.views.read_only import ReadOnlyFileSystem, refuse
 from lancefs.views.tree import Directory, Node
 
-# What fsspec itself passes to a filesystem, or takes from it.
+# Options that fsspec itself passes to filesystems.
 _FSSPEC_OPTIONS = {
     "asynchronous",
     "loop",
@@ -52,7 +52,7 @@ _FSSPEC_OPTIONS = {
 
 
 class _WorkingDirectory:
-    """The directory that relative paths begin in."""
+    """Class attribute whose value is the current directory, where relative paths begin."""
 
     def __get__(self, instance: object, owner: type) -> str:
         try:
@@ -77,18 +77,18 @@ class LanceFileSystem(ReadOnlyFileSystem):
 
     An `.arrow` file is an uncompressed Arrow IPC file: seekable, of an exact size, without deleted
     rows. Only the columns and batches that a byte range touches are decoded. The same path with
-    `.arrows` is an Arrow IPC stream: it flows before the whole is decoded, cannot seek, and has the
-    size None. An open file stays on its version, also `latest.arrow`.
+    `.arrows` is an Arrow IPC stream: its first bytes arrive before all rows are decoded, it cannot
+    seek, and its size is None. An open file stays on its version, even `latest.arrow`.
 
     **Sizes** are computed by `info`, which may have to read the lengths of strings and lists;
-    listings give a size if it is known, else None. `created` and `modified` are the time of the
+    listings give the size if it is known, else None. `created` and `modified` are the time of the
     commit; `ukey` and `checksum` identify the bytes.
 
-    **Caching.** Every call looks up what may change: the newest version, tags, branches, and which
-    versions there are. Only where a version by number is on an object store is known for a second:
-    its table may be deleted, and made anew. Versions are immutable: their metadata and recently
-    used values are cached, in the process and within budgets of memory. `invalidate_cache` clears
-    metadata, and listings that are cached for `listings_expiry_time`.
+    **Caching.** Every call looks up what may change: the newest version, tags, branches, and the
+    list of versions. On object stores, the address of a version that is opened by its number is
+    cached for a second: its table may be deleted and recreated. Versions are immutable: their
+    metadata and recently used values are cached in the process, within memory budgets.
+    `invalidate_cache` clears metadata, and the listings that `listings_expiry_time` caches.
 
     **Threads and processes.** Threads may share an instance. Instances and open `.arrow` files can
     be pickled; a forked child can use those of its parent.
@@ -98,7 +98,7 @@ class LanceFileSystem(ReadOnlyFileSystem):
     LanceErrors: CorruptFile, UnsupportedFeature, and ReadFailed (an OSError) if a request fails.
 
     Args:
-        fo: Directory of a table, or of tables: a path or a URL.
+        fo: Directory of a table, or of several tables: a path or a URL.
         fs: The filesystem that contains the tables.
         target_protocol: Protocol of that filesystem, in place of `fs`; local files by default.
         target_options: Options of that filesystem.
@@ -108,13 +108,15 @@ class LanceFileSystem(ReadOnlyFileSystem):
             processes; none by default.
         base_paths: New locations of moved tables by the base paths that manifests name; the same
             as `moved` of `base_rules`.
-        max_memory: Bytes that one batch of a view may expand to. By default, only what expands to
-            many times its bytes is limited. More raises `MemoryLimitExceeded`.
-        mmap: Whether large local files may be mapped into memory. A file that is cut short while
-            it is mapped ends the process; without mapping, the read fails. It is an option of the
-            filesystem that contains the tables, unless that is given as `fs`.
-        list_streams: Whether listings show `.arrows` streams; a stream that is not listed can be
-            opened. Readers of whole directories meet only files with a size without them.
+        max_memory: Bytes that one batch of a view may expand to; more raises
+            `MemoryLimitExceeded`. By default, only data that expands to many times its size is
+            limited.
+        mmap: Whether large local files may be mapped into memory. If a mapped file is truncated
+            while it is read, the operating system ends the process; without mapping, the read
+            fails. It is an option of the filesystem that contains the tables; without effect if
+            that is given as `fs`.
+        list_streams: Whether listings include `.arrows` streams, which have no size. Readers of
+            whole directories may need False; streams can be opened all the same.
         **kwargs: Options of fsspec, such as `skip_instance_cache`. `listings_expiry_time` is the
             number of seconds for which listings that may change are cached; by default they are
             not.
@@ -126,7 +128,7 @@ class LanceFileSystem(ReadOnlyFileSystem):
 
     protocol = "lance"
     root_marker = ""
-    # What fsspec tells instances apart by, beside their arguments: `fo` may be a relative path.
+    # fsspec caches instances by their arguments and this: `fo` may be a relative path.
     _working_directory = _WorkingDirectory()
     _extra_tokenize_attributes = ("_working_directory",)
 

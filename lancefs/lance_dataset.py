@@ -1,4 +1,4 @@
-"""A dataset: one version of a table as Arrow sees it. `lancefs.open` makes them."""
+"""`LanceDataset`: one version of a table as a `pyarrow.dataset.Dataset`; see `lancefs.open`."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ if TYPE_CHECKING:
 class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: ignore[misc]  # pyarrow: no types
     """One version of a Lance table.
 
-    Whatever takes a `pyarrow.dataset.Dataset` and calls its methods takes this one, and pushes
-    columns and filters into it. It never changes; a newer version is another object.
+    It works wherever the methods of a `pyarrow.dataset.Dataset` are called, with projections and
+    filters pushed down. A dataset never changes; a newer version is another object.
 
     pyarrow functions that scan a dataset in C++ (`Scanner.from_dataset`, acero's scan node,
-    `UnionDataset`) cannot read it: they raise `TypeError` and say what to call. To pyarrow's C++
-    the object is a union with one child, which refuses to be read.
+    `UnionDataset`) cannot read it: they raise a `TypeError` that says what to call instead. To
+    pyarrow's C++ the object is a union with one child, which refuses to be read.
 
     Args:
         version: The open version.
-        more: Names of row metadata and of members of structs that are shown like columns of the
-            table, behind these.
-        filters: Rows that the dataset has: those for which all of these are true.
+        more: Names of row metadata columns and of struct members to append to the columns of the
+            table.
+        filters: The dataset consists of the rows for which all of these filters are true.
         use_index: Whether filters may be looked up in the indices of the table.
     """
 
@@ -71,7 +71,8 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         super().__init__(child.schema, [child])
         self._version = version
         self._columns = (*version.fields, *map(version.column, more))
-        # Kept as they were given: the expression of a text may call functions of this process.
+        # Kept as given, for pickling: the expression parsed from a text may call functions that are
+        # registered in this process only.
         self._filters = tuple(filters)
         self._use_index = use_index
 
@@ -89,7 +90,7 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         return as_html(self)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same version of a table, with the same columns and filters."""
+        """Return whether both are the same version of a table with the same columns and filters."""
         if not isinstance(other, LanceDataset):
             return NotImplemented
         return self is other or (
@@ -103,11 +104,11 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         return hash(self._identity)
 
     def __len__(self) -> int:
-        """Count the rows; without a filter only the manifest is read."""
+        """Return the number of rows; without a filter only the manifest is read."""
         return self.count_rows()
 
     def __bool__(self) -> bool:
-        """A dataset is true, also one without rows."""
+        """Return True, also for a dataset without rows."""
         return True
 
     def _derived(
@@ -117,7 +118,7 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         more: Sequence[str] | None = None,
         filters: Sequence[Filter] | None = None,
     ) -> LanceDataset:
-        """Return a dataset that is as this one but for what is given."""
+        """Return a copy of this dataset in which the given parts are replaced."""
         return LanceDataset(
             self._version if version is None else version,
             self._more if more is None else more,
@@ -129,7 +130,7 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
 
     @property
     def _identity(self) -> tuple[Any, ...]:
-        """What tells versions apart; a table that was made anew has another time of commit."""
+        """What datasets are compared by; a table that was recreated has another commit time."""
         manifest, columns = self._version.manifest, tuple(field.name for field in self._columns)
         unmerged = tuple(self.unmerged_generations()) if self.is_fresh else ()
         place = self._version.resolved.root.url(), self.is_local, self.branch
@@ -137,7 +138,7 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
 
     @property
     def _more(self) -> list[str]:
-        """The names of the columns that are shown behind those of the table."""
+        """The names of the columns that are appended to those of the table."""
         return [field.name for field in self._columns[len(self._version.fields) :]]
 
     @property
@@ -147,17 +148,17 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
 
     @property
     def opened(self) -> OpenVersion:
-        """The open version behind the dataset: its files, and readers of its fragments."""
+        """The open version behind the dataset: its files, and the readers of its fragments."""
         return self._version
 
     @property
     def uri(self) -> str:
-        """The directory of the table, with any secrets of its URL."""
+        """The URL or path of the table's directory, including any secrets in it."""
         return self._version.uri
 
     @property
     def is_local(self) -> bool:
-        """Whether the table is on this machine, so that a read does not wait for a network."""
+        """Whether the table is on this machine, so that reads wait for no network."""
         return self._version.resolved.store.is_local
 
     @property
@@ -167,7 +168,7 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
 
     @property
     def branch(self) -> str | None:
-        """The branch that the version is on; None for the main branch."""
+        """The branch of the version; None for the main branch."""
         return self._version.resolved.branch
 
     @property
@@ -177,14 +178,14 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
 
     @property
     def fragments(self) -> Sequence[Fragment]:
-        """What the manifest says of each fragment, in scan order; see also `get_fragments`."""
+        """The metadata of each fragment, in scan order; `get_fragments` yields readable objects."""
         return self._version.manifest.fragments
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The columns, as they come out of a scan.
+        """The schema of the rows, as scans return them.
 
-        A column whose type this release does not know is of type null, and refused when read.
+        A column whose type this release does not know has type null, and cannot be read.
         """
         if len(self._columns) == len(self._version.fields):
             return self._version.shown_schema
@@ -192,12 +193,12 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
 
     @property
     def dictionary_columns(self) -> list[str]:
-        """The columns of strings whose values the data files store once a page, and of flags.
+        """Names of the string columns that are cheap to read dictionary-encoded.
 
-        Flags are strings of a byte each, of which there are few different ones.
-
-        The metadata of the first fragment's columns tells. A scan reads them dictionary-encoded on
-        demand (`scanner(dictionary_columns=…)`), and engines such as DuckDB group by them quicker.
+        These are the columns whose pages store dictionaries, and those of one-byte strings with few
+        distinct values, according to the column metadata of the first fragment. A scan returns them
+        dictionary-encoded on request (`scanner(dictionary_columns=…)`); engines such as DuckDB
+        group by dictionaries faster than by strings.
 
         Raises:
             LanceError: The metadata cannot be read.
@@ -206,13 +207,13 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
 
     @property
     def is_fresh(self) -> bool:
-        """Whether unmerged generations of a write-ahead log are added to the rows."""
+        """Whether the rows include unmerged generations of the write-ahead log (MemWAL)."""
         return self._version.is_fresh
 
     def unmerged_generations(self) -> list[Generation]:
-        """List the generations that writers have flushed (MemWAL) and the version does not hold.
+        """List the MemWAL generations that writers have flushed and no version includes yet.
 
-        `open(…, fresh=True)` adds their rows; a dataset opened so lists the generations it added.
+        `open(…, fresh=True)` adds their rows; such a dataset lists the generations that it added.
         """
         from lancefs.table.fresh import FreshVersion
         from lancefs.table.mem_wal import fresher_generations
@@ -222,52 +223,58 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         return fresher_generations(self._version.resolved.store, self.indices())
 
     def close(self) -> None:
-        """Let go of the files and of what was read of them; a later read opens them again."""
+        """Release the files and everything cached from them; a later read opens them again."""
         self._version.close()
 
     def checkout(self, ref: Ref | str | int) -> LanceDataset:
         """Return another version of the table as a dataset, with the same filters and columns.
 
         Args:
-            ref: The version: a number of the same branch, or a ref such as `prod`, `exp:3` or
+            ref: The version: a number on the same branch, or a ref such as `prod`, `exp:3` or
                 `main:3`.
 
         Raises:
             RefNotFound: There is no such version.
-            ValueError: It is not a ref.
+            ValueError: `ref` is not a ref.
         """
         return self._derived(version=self._version.at(ref))
 
     @property
     def latest_version(self) -> int:
-        """The newest version of the branch that this version is on, by a listing of now."""
+        """The number of the newest version on the branch of this one, listed at each access."""
         return latest(self._version.resolved.store).version
 
     def stats(self) -> TableStats:
-        """Count what the version consists of; only the manifest is read."""
+        """Return counts of rows, columns, fragments, files and bytes; only the manifest is read."""
         from lancefs.table.table_stats import table_stats
 
         return table_stats(self._version.manifest)
 
     def versions(self) -> list[int]:
-        """List the versions of the branch that this version is on, oldest first."""
+        """List the numbers of the versions on the branch of this one, oldest first."""
         store = self._version.resolved.store
         return [file.version for file in list_versions(store, with_sizes=False)]
 
     def tags(self) -> dict[str, Tag]:
-        """List the tags of the table."""
+        """Return the tags of the table by name."""
         return list_tags(self._version.resolved.root)
 
     def branches(self) -> dict[str, Branch]:
-        """List the branches of the table, the main one excepted."""
+        """Return the branches of the table by name, without the main branch."""
         return list_branches(self._version.resolved.root)
 
     def with_row_metadata(self, *names: str) -> LanceDataset:
-        """Return the same version with more columns, for readers that choose among the schema's.
+        """Return the same version with row metadata as further columns of its schema.
+
+        This is for engines that can name the columns of the schema only; `scanner` takes the names
+        of row metadata without it.
 
         Args:
-            *names: Of `_rowid` (the default), `_rowaddr`, `_rowoffset`, `_row_created_at_version`
-                and `_row_last_updated_at_version`.
+            *names: Any of `_rowid` (the default), `_rowaddr`, `_rowoffset`,
+                `_row_created_at_version` and `_row_last_updated_at_version`.
+
+        Raises:
+            ColumnNotFound: There is no row metadata of this name.
         """
         unknown = [name for name in names if name not in ROW_METADATA]
         if unknown:
@@ -278,13 +285,14 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         return self._derived(more=[*wanted, *members])
 
     def with_members(self, *names: str) -> LanceDataset:
-        """Return the same version with members of structs as more columns, behind its own.
+        """Return the same version with members of structs as further columns of its schema.
 
-        For readers that choose among the columns of the schema, and ask for a struct as a whole:
-        the pages of a member alone are read. `columns=["user.age"]` reads one without this.
+        This is for engines that can name the columns of the schema only, and would read whole
+        structs: such a column reads the pages of the member alone. `columns=["user.age"]` of
+        `scanner` does so without it.
 
         Args:
-            *names: The way to each member, which its column is called: `user.age`.
+            *names: The path of each member, which becomes the name of the column: `user.age`.
 
         Raises:
             ColumnNotFound: There is no such member.
@@ -297,21 +305,23 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         return self._derived(more=[*more])
 
     def without_indices(self) -> LanceDataset:
-        """Return the same version without its indices: no filter is looked up in them."""
+        """Return a dataset of the same version that looks up no filter in the table's indices."""
         return LanceDataset(self._version, self._more, self._filters, use_index=False)
 
     def history(self, newest: int | None = None) -> pa.Table:
-        """Tell what each version of the branch that this version is on did, oldest first.
-
-        A row a version, of the schema `lancefs.table.history.HISTORY`: when, by which operation,
-        how many rows came and went, what changed in the schema. What is gone leaves a note.
+        """Return what each version on the branch of this one did, oldest first.
 
         Args:
             newest: At most this many of the newest versions.
 
+        Returns:
+            A row for each version, with the schema `lancefs.table.history.HISTORY`: time and
+            operation of the commit, numbers of rows added and deleted, changes of the schema. If
+            files of a version are gone, the column `note` says so.
+
         Raises:
-            TypeError: It is no whole number.
-            ValueError: It is negative.
+            TypeError: `newest` is no whole number.
+            ValueError: `newest` is negative.
         """
         from lancefs.table.history import history_table, read_history
 
@@ -321,10 +331,10 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         return history_table(read_history(where.store, where.root, where.branch, newest))
 
     def transaction(self) -> Transaction | None:
-        """Read what the commit of this version did; None where the version names nothing.
+        """Read the transaction that committed this version; None if the version records none.
 
         Raises:
-            MissingFile: The transaction's file is gone.
+            MissingFile: The file of the transaction is gone.
         """
         from lancefs.table.transactions import read_transaction
 
@@ -333,7 +343,7 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
             return read_transaction(where.store, where.manifest, manifest)
 
     def auxiliary_data(self) -> dict[str, bytes]:
-        """Read what the writer left beside the manifest, by key; most versions have nothing."""
+        """Read the auxiliary data of the manifest by key; most versions have none."""
         file, manifest = self._version.resolved.manifest, self._version.manifest
         with reading_sections(file, manifest):
             return read_auxiliary_data(file, manifest)
@@ -346,22 +356,22 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         seed: int | None = None,
         on_rows: Callable[[int], None] | None = None,
     ) -> TableProfile:
-        """Read rows once, and tell what the values of each column are like.
+        """Profile the values of each column in one pass over the rows.
 
-        Nulls, different values, the least and the greatest, mean, deviation, quantiles, a
-        histogram, frequent values, lengths of texts and lists, norms of vectors. Members of structs
-        are described as columns. Memory is bounded, however many rows there are: quantiles and
-        histograms of more than 131,072 rows are those of a sample of so many, counts of more than
-        16,384 different values are about 1 % off, and more than 10,000 different values are not
-        counted each (less in tables of more than a hundred columns). The profile says which of
-        these are exact.
+        The profile has nulls, distinct values, minimum and maximum, mean, standard deviation,
+        quantiles, a histogram, frequent values, lengths of strings and lists, and norms of vectors.
+        Members of structs are profiled as columns. Memory is bounded, whatever the number of rows:
+        for more than 131,072 rows, quantiles and histograms come from a sample of that size; more
+        than 16,384 distinct values are estimated, with an error of about 1 %; the frequencies of
+        more than 10,000 distinct values are estimated from the sample. Tables of more than a
+        hundred columns have lower limits. The profile says which numbers are exact.
 
         Args:
             columns: As for `scanner`; all columns of known types by default.
             filter: As for `scanner`.
-            sample: Read only so many rows, which are drawn at random.
+            sample: Read only this many rows, drawn at random.
             seed: For `sample`: the same seed draws the same rows of a version.
-            on_rows: Called with the number of rows that were read, again and again.
+            on_rows: Called after each batch with the number of its rows; not for a `sample`.
 
         Raises:
             ColumnNotFound: A column is not in the table.
@@ -385,7 +395,7 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         return describe(scanner, self._version.name, None, unread, on_rows)
 
     def indices(self) -> list[Index]:
-        """Read what this version says of its indices."""
+        """Read the metadata of the indices of this version."""
         from lancefs.table.indices import indices_of
 
         return indices_of(self._version)
@@ -396,27 +406,27 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         until: Ref | str | int | None = None,
         key: Sequence[str] | None = None,
     ) -> pa.Table:
-        """Compare two versions: which rows were inserted, deleted and updated.
+        """Compare two versions: return the rows that were inserted, deleted and updated.
 
         Args:
             since: The older version, on the branch of this one: a number, or a ref.
-            until: The newer one; this one by default.
-            key: Names of columns whose values are different in all rows: a row whose key is in both
-                versions was updated, whatever its row id is, also in a table that was written anew.
+            until: The newer version; this one by default.
+            key: Names of columns that identify a row: if a key is in both versions, its row was
+                updated, whatever its row id is, even if the table was rewritten.
 
         Returns:
-            A row a change: the columns of the newer version, then `_rowid`, `_change_type`
+            A row for each change: the columns of the newer version, then `_rowid`, `_change_type`
             (`insert`, `delete`, `update_preimage`, `update_postimage`), `_commit_version` and
             `_commit_timestamp`; with a key also `_changed_columns`, the names of the columns that
-            an update changed. Without a key and stable row ids an update is a delete and an insert.
+            an update changed. Without a key or stable row ids, an update is a delete and an insert.
 
         Raises:
             ColumnNotFound: A column of the key is not in the newer version.
             RefNotFound: There is no such version.
             ValueError: The versions are on different branches, or not in this order; or two changed
-                rows of a version have the same key, or the older version lacks a column of it.
-            MissingFile: A file of one of the versions is gone, or the table was made anew since
-                this one was opened.
+                rows of a version have the same key, or the older version lacks a column of the key.
+            MissingFile: A file of one of the versions is gone, or the table was recreated since
+                this version was opened.
         """
         from lancefs.table.changes import read_changes
 
@@ -448,38 +458,37 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         cache_metadata: bool = True,
         memory_pool: Any = None,
     ) -> LanceScanner:
-        """Say what to read; nothing is read yet.
+        """Return a scanner for some columns and rows; nothing is read yet.
 
-        Columns and filter may also name `_rowid`, `_rowaddr`, `_rowoffset`,
-        `_row_created_at_version` and `_row_last_updated_at_version`, which say which row a row is.
+        Columns and filters may also name the row metadata `_rowid`, `_rowaddr`, `_rowoffset`,
+        `_row_created_at_version` and `_row_last_updated_at_version`.
 
         Args:
-            columns: Names of columns, in the order wanted, or a dict of names and expressions; all
-                columns by default. `user.age` is a member of a struct, read without the others; the
-                column that comes out is called so, too.
-            filter: Rows to keep: those for which it is true. An expression of `pyarrow.compute`,
-                or SQL text: `"price > 3 AND city IN ('Lyon', 'Oslo')"`.
-            batch_size: At most this many rows a batch.
-            limit: At most this many rows.
-            offset: Rows to pass over first, among those that the filter keeps.
+            columns: Names of columns, in the order wanted, or a dict of new names and expressions;
+                all columns by default. `user.age` is a member of a struct, read without the other
+                members; the result has a column `user.age`.
+            filter: Keep the rows for which it is true: SQL text, such as
+                `"price > 3 AND city IN ('Lyon', 'Oslo')"`, or an expression of `pyarrow.compute`.
+            batch_size: Maximal number of rows of a batch.
+            limit: Maximal number of rows.
+            offset: Number of rows to skip, counted after the filter.
             with_row_id: Whether to add the column `_rowid`.
             with_row_address: Whether to add the column `_rowaddr`.
-            blobs: What blob columns show: `descriptors` (where their bytes are) or `bytes`. Blobs
-                that are no part of the table are read only where `BaseRules` allow it.
-            dictionary_columns: Columns of strings that come dictionary-encoded. Where the data
-                files store them so (see `dictionary_columns`), no string is written out.
-            validity_columns: Columns of which only is read which values are missing: they come as
-                booleans, true where there is a value and null where it is missing. Most values are
-                not decoded for it, and pages that say that none is missing are not read.
-            decimal64_columns: Columns of decimals of up to 18 digits that come as `decimal64`,
-                which pyarrow has since 19.
+            blobs: What blob columns contain: `descriptors` (where the bytes are) or `bytes`. Blobs
+                outside of the table are read only where `BaseRules.external_blobs` allows it.
+            dictionary_columns: String columns to return dictionary-encoded. If the data files store
+                dictionaries (see the property `dictionary_columns`), no strings are materialized.
+            validity_columns: Columns to return as booleans, true for a value and null for a missing
+                one. Most values are not decoded, and pages without nulls are not read.
+            decimal64_columns: Decimal columns of up to 18 digits to return as `decimal64`; needs
+                pyarrow 19.
             fragments: Fragments to read, in this order: ids, or objects of `get_fragments`.
-            max_memory: Bytes of memory that a read may take: what it decodes at a time, and what
-                `to_table` and `take` return. By default that of `lancefs.open`; without any, only
-                what expands to many times its bytes in the file is limited.
-            use_index: Whether the filter may be looked up in the indices of the table; the rows
-                are the same. See `LanceScanner.explain`.
-            batch_readahead: A hint of pyarrow's own scanner, without effect, as all that follow.
+            max_memory: Bytes of memory that a read may take: for decoding, and for what `to_table`
+                and `take` return. The default is that of `lancefs.open`; if there is none either,
+                only data that expands to many times its size in the file is limited.
+            use_index: Whether the filter may be looked up in the indices of the table. The rows
+                are the same either way; see `LanceScanner.explain`.
+            batch_readahead: Without effect, like all that follow: hints for pyarrow's own scanner.
             fragment_readahead: As above.
             fragment_scan_options: As above.
             use_threads: As above.
@@ -522,22 +531,23 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         buffer_size: int = 16 * 1024,
         blobs: Blobs = "descriptors",
     ) -> Shards:
-        """Divide the rows into equal parts, for processes that read one each, as in training.
+        """Divide the rows into parts of equal size, one for each process, for instance in training.
 
-        A shard is an iterable of record batches, and can be pickled. All processes that ask the
-        same of a version get the same shards: each row is in one of them, and their numbers of rows
-        differ by one at most. With a filter, its columns are read once to find the rows.
+        A shard is an iterable of record batches, and can be pickled. Processes that call this with
+        the same arguments on the same version get the same shards: each row is in exactly one, and
+        the numbers of rows differ by at most one. With a filter, its columns are read once, in this
+        call, to find the rows.
 
         Args:
-            count: How many shards.
+            count: Number of shards.
             columns: As for `scanner`.
             filter: As for `scanner`.
-            seed: Shuffles the rows, the same way each time: blocks of rows that follow each other
-                among all shards, and the rows of `buffer_size` in memory. None keeps the order of
-                the table. `Shards.shuffled` is for the next epoch.
-            batch_size: Rows of a batch; the last batch of a shard may have fewer.
-            buffer_size: Rows that a shard reads at a time. More are shuffled better, and take more
-                memory.
+            seed: Seed of a reproducible shuffle: blocks of consecutive rows are distributed among
+                the shards, and rows are shuffled within `buffer_size` in memory. None keeps the
+                order of the table. `Shards.shuffled` shuffles again for the next epoch.
+            batch_size: Number of rows of a batch; the last batch of a shard may have fewer.
+            buffer_size: Number of rows that a shard reads at a time. A larger buffer shuffles
+                better, and takes more memory.
             blobs: As for `scanner`.
 
         Raises:
@@ -564,17 +574,17 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         row_ids: RowNumbers | None = None,
         **options: Unpack[ScanOptions],
     ) -> pa.Table:
-        """Read rows by their positions, or by their ids; other arguments as for `scanner`.
+        """Read rows by position, or by row id; other arguments as for `scanner`.
 
         Args:
-            indices: Positions among the rows of the dataset, in any order, also repeated.
+            indices: Positions of rows in the dataset, in any order; repetition is allowed.
             columns: As for `scanner`.
             filter: As for `scanner`.
-            row_ids: In place of positions, values of `_rowid`.
+            row_ids: Values of `_rowid`, in place of positions.
             **options: As for `scanner`.
 
         Raises:
-            IndexError: The table has no such row. (A filter on `_rowid` passes over such ids.)
+            IndexError: The table has no such row. (A filter on `_rowid` ignores such ids.)
             ValueError: Neither positions nor row ids are given, or both.
         """
         scanner = self.scanner(columns=columns, filter=filter, **options)
@@ -586,7 +596,7 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         """Count rows; without a filter only the manifest is read.
 
         Args:
-            filter: Rows to count: those for which it is true.
+            filter: Count only the rows for which it is true.
             **options: As for `scanner`.
         """
         if filter is None and not self._filters and not options:
@@ -602,7 +612,7 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         reader = self.to_reader(dictionary_columns=encoded)
         return reader.__arrow_c_stream__(wanted.__arrow_c_schema__())
 
-    # The rest of pyarrow's interface: each inherited method that would read in C++ is replaced.
+    # The rest of pyarrow's interface: each inherited method that would read in C++ is overridden.
 
     @property
     def children(self) -> list[pads.Dataset]:
@@ -611,20 +621,20 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
 
     @property
     def partition_expression(self) -> pc.Expression:
-        """What is known of all rows: nothing."""
+        """An expression that is true for all rows: `true`, since nothing else is known."""
         return pc.scalar(True)
 
     def get_fragments(self, filter: Filter | None = None) -> Iterator[LanceFragment]:
         """Yield the fragments as objects to read from.
 
         Args:
-            filter: Rows that are wanted; it excludes no fragment.
+            filter: Accepted for compatibility with pyarrow; excludes no fragment.
         """
         for fragment in self._version.manifest.fragments:
             yield LanceFragment(self, fragment)
 
     def filter(self, expression: Filter) -> LanceDataset:
-        """Return a dataset of the rows for which a filter is true; nothing is read yet.
+        """Return a dataset of those rows for which a filter is true; nothing is read yet.
 
         Args:
             expression: An expression of `pyarrow.compute`, or SQL text.
@@ -639,11 +649,11 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         return self._derived(filters=filters)
 
     def replace_schema(self, schema: pa.Schema) -> pads.Dataset:
-        """Return the rows with another schema, read into memory, as a dataset."""
+        """Read all rows into memory, and return them with another schema as a dataset."""
         return self._in_memory().replace_schema(schema)
 
     def sort_by(self, sorting: str | list[tuple[str, str]], **kwargs: Any) -> pads.Dataset:
-        """Return the rows in another order, read into memory, as a dataset."""
+        """Read all rows into memory, and return them sorted as a dataset."""
         return self._in_memory().sort_by(sorting, **kwargs)
 
     def join(self, right_dataset: pads.Dataset, *args: Any, **kwargs: Any) -> pads.Dataset:
@@ -661,11 +671,11 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
 
 
 class LanceFragment(ReadingMethods):
-    """One fragment of a dataset, to read from; `LanceDataset.get_fragments` makes them.
+    """One fragment of a dataset; `LanceDataset.get_fragments` yields them.
 
     Args:
         dataset: The dataset.
-        metadata: What the manifest says of the fragment.
+        metadata: The metadata of the fragment in the manifest.
     """
 
     def __init__(self, dataset: LanceDataset, metadata: Fragment) -> None:
@@ -685,17 +695,17 @@ class LanceFragment(ReadingMethods):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the dataset."""
+        """The schema of the dataset."""
         return self._dataset.schema
 
     @property
     def physical_schema(self) -> pa.Schema:
-        """The columns of the dataset: a column that no data file of the fragment holds is null."""
+        """The schema of the dataset; columns that no data file of the fragment holds are null."""
         return self._dataset.schema
 
     @property
     def partition_expression(self) -> pc.Expression:
-        """What is known of all rows: nothing."""
+        """An expression that is true for all rows: `true`, since nothing else is known."""
         return pc.scalar(True)
 
     def scanner(
@@ -704,7 +714,7 @@ class LanceFragment(ReadingMethods):
         filter: Filter | None = None,
         **options: Unpack[ScanOptions],
     ) -> LanceScanner:
-        """Say what to read of the fragment; arguments as for `LanceDataset.scanner`."""
+        """Return a scanner for the fragment; arguments as for `LanceDataset.scanner`."""
         options["fragments"] = [self.metadata]
         return self._dataset.scanner(columns=columns, filter=filter, **options)
 
@@ -714,16 +724,16 @@ class LanceFragment(ReadingMethods):
         columns: Columns | None = None,
         **options: Unpack[ScanOptions],
     ) -> pa.Table:
-        """Read rows by their positions in the fragment; other arguments as for `scanner`."""
+        """Read rows by position in the fragment; other arguments as for `scanner`."""
         return self.scanner(columns, **options).take(indices)
 
     def count_rows(self, filter: Filter | None = None, **options: Unpack[ScanOptions]) -> int:
-        """Count the live rows of the fragment, or those that a filter keeps."""
+        """Count the rows of the fragment that are not deleted, or those that a filter keeps."""
         return self.scanner(columns=[], filter=filter, **options).count_rows()
 
 
 def _fragment(dataset: LanceDataset, number: int) -> LanceFragment:
-    """Return the fragment that was pickled."""
+    """Return the fragment of an id, to unpickle it."""
     manifest = dataset.manifest
     return LanceFragment(dataset, manifest.fragments[manifest.fragments.positions[number]])
 

@@ -1,4 +1,4 @@
-"""`lancefs.open`: from a URL and what was asked for to a dataset."""
+"""`lancefs.open`: opens the version of a table that a URL and the other arguments name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lancefs.table.base_paths import BaseRules, GivenRules, as_rules, confine
 from lancefs.table.open_version import OpenVersion, open_version
 from lancefs.table.refs import Ref, again_if_cleaned_up, make_ref, parse_ref, resolve
 
-# A table, and the ref behind its ending.
+# The path of a table, and the ref after the @.
 _VERSIONED = re.compile(r"(.*\.lance)/*@([^@]*)", re.DOTALL)
 
 
@@ -42,28 +42,29 @@ def open(
 
     Args:
         url: The directory of the table: a local path, or a URL of any store that fsspec knows. A
-            ref may follow: `t.lance@prod`, `t.lance@v7`; a directory of that whole name wins.
-        version: A version number, on `branch` where that is given.
-        tag: A tag.
-        branch: A branch.
-        as_of: The newest version committed at or before this time (UTC where it has no offset).
-        ref: Any of these in one string: `7`, `v7`, `prod`, `exp:latest`, `exp:3`.
-        fresh: Whether to add what writers have flushed and is not merged into the table yet
-            (MemWAL), on top of the newest version.
-        storage_options: For fsspec, such as credentials.
-        base_rules: How far base paths that the manifest names are followed: `lancefs.BaseRules`, or
-            its fields in a mapping.
-        base_paths: Where tables are now that have moved, by the base paths that name them; the same
-            as `moved` of `base_rules`.
+            ref may follow it, as in `t.lance@prod` or `t.lance@v7`; a directory of exactly that
+            name takes precedence.
+        version: A version number, on `branch` if that is given.
+        tag: The name of a tag.
+        branch: The name of a branch; its newest version by default.
+        as_of: Open the newest version committed at or before this time (UTC if it has no offset).
+        ref: Version, tag or branch in one string: `7`, `v7`, `prod`, `exp:latest`, `exp:3`.
+        fresh: Whether to add the rows that writers have flushed to the write-ahead log (MemWAL) and
+            not merged into the table yet, to those of the newest version.
+        storage_options: Options of the fsspec filesystem, such as credentials.
+        base_rules: Which base paths of the manifest, outside of the table, are followed:
+            `lancefs.BaseRules`, or its fields in a mapping.
+        base_paths: New locations of moved tables, by the base paths that the manifest names; the
+            same as `moved` of `base_rules`.
         max_memory: Bytes of memory that a read may take, as in `LanceDataset.scanner`. By default,
-            only what expands to many times its bytes in the file is limited.
-        mmap: Whether large local files may be mapped into memory. A file that is cut short while
-            it is mapped ends the process; without mapping, the read fails. The storage option
-            `mmap` of a local path means the same.
-        filesystem: What `url` is a path of: a filesystem of fsspec or pyarrow.
+            only data that expands to many times its size in the file is limited.
+        mmap: Whether large local files may be mapped into memory. If a mapped file is truncated
+            while it is read, the operating system ends the process; without mapping, the read
+            fails. The storage option `mmap` of a local path means the same.
+        filesystem: The filesystem, of fsspec or pyarrow, in which `url` is a path.
 
     Raises:
-        NotALanceTable: There is no table.
+        NotALanceTable: There is no table at the path.
         RefNotFound: There is no such version, tag or branch.
         TypeError: An argument is of another type than described here.
         ValueError: The arguments contradict each other, or one of them makes no sense.
@@ -78,7 +79,9 @@ def open(
         check_number("max_memory", max_memory, least=1)
     options = with_mapping(path, storage_options or {}, mmap)
     if filesystem is not None and (options or not mmap):
-        raise ValueError("filesystem has options of its own; storage_options and mmap go without")
+        raise ValueError(
+            "filesystem comes with options of its own; leave out storage_options and mmap"
+        )
     rules = as_rules(base_rules, base_paths)
     wanted = make_ref(version=version, tag=tag, branch=branch, as_of=as_of, ref=ref)
 
@@ -101,21 +104,22 @@ def open(
         return open_at(versioned[1], parse_ref(versioned[2]))
 
 
-# As pylance calls it.
+# The name that pylance has for it.
 dataset = open
 
 
 def _open_fresh(
     store: Store, wanted: Ref, rules: BaseRules | None, max_memory: int | None
 ) -> OpenVersion:
-    """Open the newest version with the generations that it does not hold yet."""
+    """Open the newest version together with the generations that it does not include yet."""
     if wanted != Ref(branch=wanted.branch):
         raise ValueError(f"fresh rows belong on top of the newest version, not on {wanted}")
     from lancefs.table.fresh import FreshVersion
     from lancefs.table.indices import read_indices
     from lancefs.table.mem_wal import read_generations, unmerged
 
-    # Generations are read first: one that is merged and removed meanwhile is in the version then.
+    # Generations are read first: one that is merged and removed in the meantime is then part of the
+    # version that is opened after it.
     generations = read_generations(resolve(store, wanted).store)
 
     def open_newest() -> OpenVersion:
@@ -128,7 +132,7 @@ def _open_fresh(
 
 
 def _store(url: str, storage_options: Mapping[str, Any], filesystem: Any) -> Store:
-    """Find the directory that a URL names."""
+    """Return the directory that a URL names."""
     if filesystem is not None:
         from lancefs.storage.arrow_filesystem import as_fsspec
 

@@ -94,7 +94,7 @@ def console(code: str, where: Path) -> str:
 
 
 def is_as_said(said: str, output: str) -> bool:
-    """Compare a console block with what its commands print; a line `…` is any lines but an error."""
+    """Compare a console block with what its commands print; `…` is any lines but an error."""
     lines = ["(?!lancefs: ).*" if line == "…" else re.escape(line) for line in said.splitlines()]
     return re.fullmatch("\n".join(lines), output.rstrip("\n"), re.DOTALL) is not None
 

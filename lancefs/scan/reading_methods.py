@@ -1,4 +1,4 @@
-"""The methods that read, for whatever has a scanner: a dataset, or one of its fragments."""
+"""The reading methods that datasets and fragments share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ReadingMethods:
-    """Reads by `scanner`, in the forms that users want."""
+    """Reading methods in terms of `scanner`."""
 
     @abstractmethod
     def scanner(
@@ -26,7 +26,7 @@ class ReadingMethods:
         filter: Filter | None = None,
         **options: Unpack[ScanOptions],
     ) -> LanceScanner:
-        """Say what to read; see `LanceDataset.scanner`."""
+        """Return a scanner for some columns and rows; see `LanceDataset.scanner`."""
 
     def to_batches(
         self,
@@ -34,7 +34,7 @@ class ReadingMethods:
         filter: Filter | None = None,
         **options: Unpack[ScanOptions],
     ) -> Iterator[pa.RecordBatch]:
-        """Read in batches; arguments as for `scanner`."""
+        """Yield rows in batches; arguments as for `scanner`."""
         return self.scanner(columns=columns, filter=filter, **options).to_batches()
 
     def to_reader(
@@ -43,7 +43,7 @@ class ReadingMethods:
         filter: Filter | None = None,
         **options: Unpack[ScanOptions],
     ) -> pa.RecordBatchReader:
-        """Read as a stream; arguments as for `scanner`."""
+        """Return a stream of rows; arguments as for `scanner`."""
         return self.scanner(columns=columns, filter=filter, **options).to_reader()
 
     def to_table(
@@ -52,7 +52,7 @@ class ReadingMethods:
         filter: Filter | None = None,
         **options: Unpack[ScanOptions],
     ) -> pa.Table:
-        """Read into memory; arguments as for `scanner`."""
+        """Read rows into memory; arguments as for `scanner`."""
         return self.scanner(columns=columns, filter=filter, **options).to_table()
 
     def to_pandas(
@@ -61,7 +61,7 @@ class ReadingMethods:
         filter: Filter | None = None,
         **options: Unpack[ScanOptions],
     ) -> pandas.DataFrame:
-        """Read into a pandas DataFrame; arguments as for `scanner`.
+        """Read rows into a pandas DataFrame; arguments as for `scanner`.
 
         Raises:
             ModuleNotFoundError: pandas is not installed.
@@ -75,7 +75,7 @@ class ReadingMethods:
         filter: Filter | None = None,
         **options: Unpack[ScanOptions],
     ) -> polars.DataFrame:
-        """Read into a polars DataFrame; arguments as for `scanner`.
+        """Read rows into a polars DataFrame; arguments as for `scanner`.
 
         Raises:
             ModuleNotFoundError: polars is not installed.
@@ -94,7 +94,7 @@ class ReadingMethods:
         filter: Filter | None = None,
         **options: Unpack[ScanOptions],
     ) -> pa.Table:
-        """Read the first rows, and decode little more; other arguments as for `scanner`."""
+        """Read the first rows, decoding little more; other arguments as for `scanner`."""
         return self.scanner(columns=columns, filter=filter, **options).head(num_rows)
 
     def tail(
@@ -115,11 +115,11 @@ class ReadingMethods:
         filter: Filter | None = None,
         **options: Unpack[ScanOptions],
     ) -> pa.Table:
-        """Read rows that are drawn at random, each at most once, in the order of the table.
+        """Read a random sample of rows without replacement, in the order of the table.
 
         Args:
-            num_rows: How many; all rows where there are fewer.
-            seed: The same seed draws the same rows of a version; None draws others each time.
+            num_rows: Number of rows; all rows if there are fewer.
+            seed: The same seed draws the same rows of a version; None draws new ones each time.
             columns: As for `scanner`.
             filter: As for `scanner`.
             **options: As for `scanner`.

@@ -1,4 +1,4 @@
-"""`LanceScanner`: what to read of a version, and in which form."""
+"""`LanceScanner`: which columns and rows to read of a version, and in which form."""
 
 from __future__ import annotations
 
@@ -80,23 +80,23 @@ class ScanOptions(TypedDict, total=False):
 
 
 class LanceScanner:
-    """What to read of a version; made by `LanceDataset.scanner`.
+    """Reads some columns and rows of a version; `LanceDataset.scanner` makes it.
 
     Args:
         version: The version of the table.
-        shown: The columns that the dataset shows, those of row metadata included.
-        columns: Names of columns, in the order wanted, or a dict of names and expressions; all
-            that are shown by default.
-        filters: Rows to keep: those for which all of these are true.
-        batch_size: At most this many rows a batch.
-        limit: At most this many rows.
-        offset: Rows to pass over first, among those that the filters keep.
+        shown: The columns of the dataset, with row metadata that was added to them.
+        columns: Names of columns, in the order wanted, or a dict of new names and expressions; all
+            columns of the dataset by default.
+        filters: Keep the rows for which all of these are true.
+        batch_size: Maximal number of rows of a batch.
+        limit: Maximal number of rows.
+        offset: Number of rows to skip, counted after the filters.
         with_row_id: Whether to add the column `_rowid`.
         with_row_address: Whether to add the column `_rowaddr`.
-        blobs: What blob columns show: `descriptors` (where their bytes are) or `bytes`.
-        dictionary_columns: Columns of strings that come dictionary-encoded.
-        validity_columns: Columns of which only is read which values are missing.
-        decimal64_columns: Columns of decimals that come in 64 bits.
+        blobs: What blob columns contain: `descriptors` (where the bytes are) or `bytes`.
+        dictionary_columns: String columns to return dictionary-encoded.
+        validity_columns: Columns to return as booleans, true for values and null for missing ones.
+        decimal64_columns: Decimal columns to return as `decimal64`.
         fragments: Fragments to read, or their ids; all by default.
         max_memory: Bytes of memory that a read may take; that of the version by default.
         use_index: Whether the filters may be looked up in the indices of the table.
@@ -189,12 +189,12 @@ class LanceScanner:
 
     @property
     def dataset_schema(self) -> pa.Schema:
-        """The columns of the dataset."""
+        """The schema of the dataset."""
         return shown_schema(self._shown, self._version.manifest.schema_metadata)
 
     @cached_property
     def projected_schema(self) -> pa.Schema:
-        """The columns that come out."""
+        """The schema of the result."""
         if self._computed is None:
             return self._request.schema.with_metadata(self._metadata)
         empty = pa.RecordBatch.from_pylist([], schema=self._request.schema)
@@ -206,9 +206,9 @@ class LanceScanner:
         return self._request.stats
 
     def explain(self) -> str:
-        """Tell how the filter is answered: which indices are used, and which rows are scanned.
+        """Describe how the filter is answered: which indices are used, and which rows are scanned.
 
-        Indices are read for it, and the rows that they name are kept for the read that follows.
+        This reads the indices; their answer is kept for the read that follows.
         """
         from lancefs.scan import expressions
 
@@ -234,10 +234,10 @@ class LanceScanner:
         return "\n".join(lines)
 
     def candidates(self) -> Mapping[int, Sequence[tuple[int, int]] | None] | None:
-        """Return which rows may pass the filter, as far as the indices of the table tell.
+        """Return which rows may pass the filter, according to the indices of the table.
 
-        It is for planners that give parts of a table to other processes. The rows that indices name
-        are tested for it; where these are many, it is left to who reads them.
+        This is for planners that distribute parts of a table to other processes. If the indices
+        name few rows, their values are tested here; otherwise, the processes have to test them.
 
         Returns:
             By fragment id, ranges of rows, deleted ones counted. None for all rows, of the fragment
@@ -246,7 +246,7 @@ class LanceScanner:
         return Scan(self._request).candidates(MAX_TESTED_ROWS)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Read in batches, in the order of the table."""
+        """Yield the rows in batches, in the order of the table."""
         return self._batches(self._request)
 
     def _batches(self, request: ScanRequest) -> Iterator[pa.RecordBatch]:
@@ -258,18 +258,18 @@ class LanceScanner:
                 yield self._compute(batch)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """Read as a stream."""
+        """Return a stream of the rows."""
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     def to_table(self) -> pa.Table:
-        """Read into memory."""
+        """Read the rows into memory."""
         return self._to_table(self._request)
 
     def _to_table(self, request: ScanRequest) -> pa.Table:
         return self._join(list(self._batches(replace(request, is_collected=True))))
 
     def head(self, num_rows: int) -> pa.Table:
-        """Read the first rows, and decode little more than these."""
+        """Read the first rows, decoding little more than these."""
         _check({"num_rows": num_rows}, "descriptors", None)
         request, asked = self._request, self._request.index_use
         limit = num_rows if request.limit is None else min(num_rows, request.limit)
@@ -277,10 +277,10 @@ class LanceScanner:
         return self._to_table(replace(request, limit=limit, index_use=first))
 
     def tail(self, num_rows: int) -> pa.Table:
-        """Read the last rows, in the order of the table; with a filter the rows are counted first.
+        """Read the last rows, in the order of the table; with a filter, rows are counted first.
 
         Args:
-            num_rows: How many; all rows where there are fewer.
+            num_rows: Number of rows; all rows if there are fewer.
         """
         _check({"num_rows": num_rows}, "descriptors", None)
         total = self.count_rows()
@@ -289,13 +289,13 @@ class LanceScanner:
         return self._to_table(replace(self._request, offset=offset, limit=rows))
 
     def sample(self, num_rows: int, seed: int | None = None) -> pa.Table:
-        """Read rows that are drawn at random, each at most once, in the order of the table.
+        """Read a random sample of rows without replacement, in the order of the table.
 
-        With a filter the rows are counted first, and read in batches.
+        With a filter, rows are counted first, and then read in batches.
 
         Args:
-            num_rows: How many; all rows where there are fewer.
-            seed: The same seed draws the same rows of a version; None draws others each time.
+            num_rows: Number of rows; all rows if there are fewer.
+            seed: The same seed draws the same rows of a version; None draws new ones each time.
 
         Raises:
             TypeError: A number is not whole.
@@ -319,7 +319,7 @@ class LanceScanner:
             start += batch.num_rows
 
     def count_rows(self) -> int:
-        """Count the rows that come out; without a filter no column is read."""
+        """Return the number of rows of the result; without a filter, no column is read."""
         request = self._request
         if request.filter is None:
             rows = max(0, self._total - request.offset)
@@ -335,7 +335,7 @@ class LanceScanner:
         return rows
 
     def indexed_row_count(self) -> int | None:
-        """Count the rows that come out, if the indices of the table tell it without a scan."""
+        """Return the number of rows if the indices tell it without a scan, else None."""
         known = self._count_of_indices()
         if known is None or len(known.counted) < len(self._request.fragments):
             return None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _SearchOptions(TypedDict, total=False):
-    """The arguments that all searches have."""
+    """The options of all searches."""
 
     filter: Filter | None
     prefilter: bool
@@ -31,7 +31,7 @@ class _SearchOptions(TypedDict, total=False):
 
 
 class VectorSearchOptions(_SearchOptions, total=False):
-    """The further arguments of `nearest`; `SearchMethods.vector_search` says what each does."""
+    """The options of `nearest`, as `SearchMethods.vector_search` describes them."""
 
     nprobes: int | None
     refine_factor: int | None
@@ -40,13 +40,13 @@ class VectorSearchOptions(_SearchOptions, total=False):
 
 
 class TextSearchOptions(_SearchOptions, total=False):
-    """The further arguments of `search`; `SearchMethods.text_search` says what each does."""
+    """The options of `search`, as `SearchMethods.text_search` describes them."""
 
     columns: Columns | None
 
 
 class SearchMethods:
-    """The methods that search, for a dataset."""
+    """The search methods of datasets."""
 
     _version: OpenVersion
     _columns: Sequence[Field]
@@ -64,9 +64,9 @@ class SearchMethods:
         """Find the rows whose vectors are nearest to a query; arguments as for `vector_search`.
 
         Returns:
-            The columns that are wanted, and `_distance`: the nearest row first, and of rows with
-            the same distance the one with the lower row id. For several query vectors the rows of
-            each follow each other, and the first column, `query_index`, tells which it is.
+            The requested columns and `_distance`, nearest rows first; rows with equal distances are
+            in the order of their row ids. For several query vectors, the results are concatenated,
+            and the first column, `query_index`, is the position of the query vector.
 
         Raises:
             LanceError: The table cannot be read.
@@ -92,26 +92,28 @@ class SearchMethods:
         with_row_id: bool = False,
         with_row_address: bool = False,
     ) -> VectorSearch:
-        """Say which rows to find by their vectors; nothing is read yet.
+        """Return a search for the rows with the nearest vectors; nothing is read yet.
 
-        Rows without a vector are never found, nor those whose distance is not defined: a vector
-        with NaN, or by cosine one without length.
+        Rows without a vector are never found, nor are those without a defined distance: vectors
+        with NaN and, for `cosine`, vectors of length 0.
 
         Args:
-            column: The column of vectors, or the path of a member of a struct, `item.vector`: a
+            column: The column of vectors, or the path of a struct member such as `item.vector`: a
                 fixed-size list of halffloat, float, double or uint8, or a list of these.
             q: The query vector, or several of them as the rows of a matrix. A missing value
-                counts as 0. Where rows have lists of vectors, all query vectors are one query:
-                the distance of a row is the sum, over these, of that of its nearest vector.
-            k: How many rows, for each query vector.
-            metric: `l2` (the squared Euclidean distance, the default), `cosine`, `dot` (1 less the
-                product), or `hamming` (bits that differ, the default for uint8).
-            nprobes: Partitions of an index that are looked at: more take longer and find better.
-            refine_factor: So many times `k` rows that an index finds are compared exactly.
-            filter: Rows that are wanted; see `scanner`.
-            prefilter: Whether the nearest of the wanted rows are found, which are `k` where there
-                are so many; otherwise the wanted ones of the nearest rows.
-            distance_range: The least distance, and one that all are below; None for no bound.
+                counts as 0. Where rows have lists of vectors, all query vectors are one query: the
+                distance of a row is the sum, over these, of the distance of its nearest vector.
+            k: Number of rows for each query vector.
+            metric: `l2` (the squared Euclidean distance, the default), `cosine`, `dot` (1 minus the
+                dot product), or `hamming` (number of differing bits, the default for uint8).
+            nprobes: Number of index partitions to search; more take longer and find more of the
+                nearest rows.
+            refine_factor: Compute exact distances for this many times `k` rows that an index finds.
+            filter: Find only rows for which it is true; see `scanner`.
+            prefilter: Whether the filter is applied before the search, so that it finds `k` rows if
+                so many pass; otherwise it is applied to the `k` nearest rows.
+            distance_range: Lower bound (inclusive) and upper bound (exclusive) of the distance;
+                None for no bound.
             use_index: Whether indices of the table may be used.
             columns: Names of columns, also `_distance`, or a dict of names and expressions; all
                 columns by default. `_distance` is last where it is not named.
@@ -139,11 +141,11 @@ class SearchMethods:
         k: int | None = 10,
         **options: Unpack[TextSearchOptions],
     ) -> pa.Table:
-        """Find the rows whose texts fit best to a query; arguments as for `text_search`.
+        """Find the rows whose texts match a query best; arguments as for `text_search`.
 
         Returns:
-            The columns that are wanted, and `_score`: the best row first, and of rows with the same
-            score the one with the lower row id.
+            The requested columns and `_score`, best rows first; rows with equal scores are in the
+            order of their row ids.
 
         Raises:
             LanceError: The table cannot be read.
@@ -166,18 +168,18 @@ class SearchMethods:
         with_row_id: bool = False,
         with_row_address: bool = False,
     ) -> TextSearch:
-        """Say which rows to find by their texts; nothing is read yet.
+        """Return a search for the rows whose texts match a query best; nothing is read yet.
 
         Args:
-            query: Words, of which a text has at least one; or a query: `lancefs.MatchQuery`,
-                `PhraseQuery`, `MultiMatchQuery`, `BoostQuery`, `BooleanQuery`.
-            text_columns: Where to search, if the query does not say it: columns, or paths of
-                members of structs; by default all with a full-text index. Of several the best score
-                counts.
-            k: How many rows; None for all that are found.
-            filter: Rows that are wanted; see `scanner`.
-            prefilter: Whether the best of the wanted rows are found, which are `k` where so many
-                have the words; otherwise the wanted ones of the best rows.
+            query: Words, at least one of which must occur, or a phrase in double quotes; or a query
+                object: `lancefs.MatchQuery`, `PhraseQuery`, `MultiMatchQuery`, `BoostQuery`,
+                `BooleanQuery`.
+            text_columns: The columns to search in, or paths of struct members, if the query names
+                none; by default all with a full-text index. The best score of a row counts.
+            k: Number of rows; None for all that match.
+            filter: Find only rows for which it is true; see `scanner`.
+            prefilter: Whether the filter is applied before the search, so that it finds `k` rows if
+                so many match; otherwise it is applied to the `k` best rows.
             use_index: Whether indices of the table may be used; otherwise all texts are read.
             columns: Names of columns, also `_score`, or a dict of names and expressions; all
                 columns by default. `_score` is last where it is not named.
@@ -208,26 +210,26 @@ class SearchMethods:
         metric: str | None = None,
         **options: Unpack[VectorSearchOptions],
     ) -> HybridSearch:
-        """Say which rows to find by their vectors and their texts; nothing is read yet.
+        """Return a search for the rows that are best by vectors and texts; nothing is read yet.
 
-        A vector search and a text search find rows, which are ranked by both. Without `alpha` a
-        row has the sum of 1 / (60 + rank) over the searches that found it (reciprocal rank
-        fusion), as `_relevance_score`. With `alpha` it has `alpha` times how near it is plus
-        `1 - alpha` times its score, as `_hybrid_score`; both are scaled to 0 to 1 over the rows
-        that the search found, and are 0 where it did not.
+        The results of a vector search and a text search are fused. Without `alpha`, the score of a
+        row, `_relevance_score`, is the sum of 1 / (60 + rank) over the searches that found it
+        (reciprocal rank fusion). With `alpha`, the score `_hybrid_score` is `alpha` times the
+        closeness of the vector plus `1 - alpha` times the text score; both are scaled to the range
+        0 to 1 over the rows that the search found, and 0 for rows that it did not find.
 
         Args:
-            column: The column of vectors, and
-            q: the query vector: see `vector_search`.
-            query: Words, or a query: see `text_search`.
-            k: How many rows.
-            text_columns: Where to search for the words: see `text_search`.
-            alpha: The weight of the vector search, from 0 to 1; None to fuse by ranks.
-            oversample_factor: So many times `k` rows are taken of each search.
-            metric: How vectors are compared: see `vector_search`.
-            options: As for `vector_search`. `filter`, `prefilter` and `use_index` are for both
-                searches. `_distance` and `_score`, null where a row was not found so, and the
-                fused score are last among the columns, where they are not named.
+            column: The column of vectors; see `vector_search`.
+            q: The query vector; see `vector_search`.
+            query: Words, or a query object; see `text_search`.
+            k: Number of rows.
+            text_columns: The columns to search for the words in; see `text_search`.
+            alpha: Weight of the vector search, from 0 to 1; None to fuse by ranks.
+            oversample_factor: Fuse this many times `k` rows of each search.
+            metric: How vectors are compared; see `vector_search`.
+            **options: As for `vector_search`; `filter`, `prefilter` and `use_index` apply to both
+                searches. If `columns` does not name them, `_distance`, `_score` (each null if that
+                search did not find the row) and the fused score are the last columns.
 
         Raises:
             ColumnNotFound: A column is not in the table.
@@ -269,7 +271,7 @@ class SearchMethods:
         with_row_id: bool,
         with_row_address: bool,
     ) -> WantedRows:
-        """Return which rows a search may find, and what is returned of them."""
+        """Return which rows a search may find, and which of their columns it returns."""
         from lancefs.search.found_rows import WantedRows, metadata_names
 
         return WantedRows(
