@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from lancefs.datafile.kernels import kernels_in_use
     from lancefs.errors import LanceError
     from lancefs.filesystem import LanceFileSystem
-    from lancefs.lance_dataset import LanceDataset
+    from lancefs.lance_dataset import LanceDataset, LanceFragment
     from lancefs.opening import dataset, open
     from lancefs.scan.range_files import keep_ranges
+    from lancefs.scan.scanner import LanceScanner
     from lancefs.search.text_query import (
         BooleanQuery,
         BoostQuery,
@@ -35,6 +36,8 @@ __all__ = [
     "LanceDataset",
     "LanceError",
     "LanceFileSystem",
+    "LanceFragment",
+    "LanceScanner",
     "MatchQuery",
     "MultiMatchQuery",
     "PhraseQuery",
@@ -55,6 +58,8 @@ _HOMES = {
     "LanceDataset": "lancefs.lance_dataset",
     "LanceError": "lancefs.errors",
     "LanceFileSystem": "lancefs.filesystem",
+    "LanceFragment": "lancefs.lance_dataset",
+    "LanceScanner": "lancefs.scan.scanner",
     "MatchQuery": "lancefs.search.text_query",
     "MultiMatchQuery": "lancefs.search.text_query",
     "PhraseQuery": "lancefs.search.text_query",

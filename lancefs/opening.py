@@ -73,8 +73,10 @@ def open(
         ReadFailed: The store refused a request, or failed to answer it.
     """
     path = os.fspath(url)
-    if storage_options is not None and not isinstance(storage_options, Mapping):
-        raise TypeError(f"storage_options is {storage_options!r}; a mapping was expected")
+    given: object = storage_options
+    if given is not None and not isinstance(given, Mapping):
+        kind = type(given).__name__  # the value may be a secret
+        raise TypeError(f"storage_options is a {kind}; a mapping was expected")
     if max_memory is not None:
         check_number("max_memory", max_memory, least=1)
     options = with_mapping(path, storage_options or {}, mmap)

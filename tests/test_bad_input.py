@@ -276,9 +276,9 @@ def _forget_rows(manifest: table_pb2.Manifest) -> None:
     [
         ({"max_memory": "1G"}, "max_memory is '1G'; a whole number was expected"),
         ({"max_memory": -1}, "max_memory is -1; a positive number was expected"),
-        ({"base_rules": "any"}, "base_rules is 'any'; lancefs.BaseRules"),
+        ({"base_rules": "any"}, "base_rules is a str; lancefs.BaseRules"),
         ({"base_rules": {"folow": "any"}}, "folow"),
-        ({"storage_options": "anon"}, "storage_options is 'anon'; a mapping was expected"),
+        ({"storage_options": "token"}, "storage_options is a str; a mapping was expected"),
     ],
 )
 def test_an_argument_of_another_type_is_named(

@@ -118,8 +118,10 @@ def as_rules(given: GivenRules, moved: Mapping[str, str] | None = None) -> BaseR
         TypeError: They are neither, or there is no such field.
         ValueError: As for `BaseRules`.
     """
-    if given is not None and not isinstance(given, BaseRules | Mapping):
-        raise TypeError(f"base_rules is {given!r}; lancefs.BaseRules(…) was expected")
+    value: object = given
+    if value is not None and not isinstance(value, BaseRules | Mapping):
+        kind = type(value).__name__  # the value may hold a secret
+        raise TypeError(f"base_rules is a {kind}; lancefs.BaseRules(…) was expected")
     rules = BaseRules(**given) if isinstance(given, Mapping) else given
     return (rules or BaseRules()).moving(moved) if moved else rules
 

@@ -156,7 +156,7 @@ class FragmentReader:
 
     @property
     def deleted(self) -> Ints:
-        """Ints of the deleted rows, ascending."""
+        """Offsets of the deleted rows, ascending."""
         deleted = self._deleted
         if deleted is None:
             recorded = self.fragment.physical_rows

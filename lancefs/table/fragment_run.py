@@ -114,7 +114,7 @@ class FragmentRun:
 
     @cached_property
     def deleted(self) -> Ints:
-        """Ints of the deleted rows in the run, ascending."""
+        """Offsets of the deleted rows in the run, ascending."""
         if self._files is not None:
             deleted = [np.empty(0, np.int64)]
             for position in np.flatnonzero(self._files.deleted).tolist():

@@ -183,7 +183,7 @@ def test_standard_output_is_no_folder_named_so(
     monkeypatch.chdir(tmp_path)
     done = here("export", ORDERS, "-", "--format", "csv")
     assert done.code == 2
-    assert "to standard output writes lancefs sql" in done.err
+    assert "for standard output there is lancefs sql" in done.err
     assert not list(tmp_path.iterdir())
 
 

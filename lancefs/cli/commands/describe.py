@@ -23,13 +23,15 @@ if TYPE_CHECKING:
     lancefs describe orders.lance --format json | jq '.columns[] | {name, nulls}'
     """,
     epilog="In one pass over the rows, in bounded memory: quantiles and bars of more than 131,072 "
-    "rows are of a sample of so many. ≈ marks numbers that are not exact.",
+    "rows come from a sample of that size. ≈ marks numbers that are not exact.",
 )
 @shared_options.table
 @shared_options.columns
 @shared_options.where
 @click.option(
-    "--sample", type=shared_options.WholeNumber(min=1), help="Read only so many rows, at random."
+    "--sample",
+    type=shared_options.WholeNumber(min=1),
+    help="Read only this many rows, drawn at random.",
 )
 @click.option(
     "--seed",

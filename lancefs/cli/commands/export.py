@@ -67,7 +67,7 @@ def export(
 
     if dest == "-":
         raise Failure(
-            "-: an export writes files; to standard output writes "
+            "-: an export writes files; for standard output there is "
             f"lancefs sql \"FROM '{target.name}'\" --format csv"
         )
     store = open_store(dest, to_options)

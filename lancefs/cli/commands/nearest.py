@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     lancefs nearest items.lance --column v --like 17
     lancefs nearest items.lance@prod --column v --vector query.json -n 5 -c id,name
     echo '[0.5, 1, -2]' | lancefs nearest items.lance --column v --vector - --metric cosine
-    lancefs nearest items.lance --column v --like 17 -w "price < 3" --refine 5 --explain
+    lancefs nearest items.lance --column v --like 17 -w "price < 3" --refine-factor 5 --explain
     """
 )
 @shared_options.table
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     "--nprobes", type=shared_options.WholeNumber(min=1), help="Partitions of an index to look at."
 )
 @click.option(
-    "--refine",
+    "--refine-factor",
     type=shared_options.WholeNumber(min=1),
-    help="Compare so many times as many rows exactly.",
+    help="Compute exact distances of this many times as many rows.",
 )
 @shared_options.some_rows
 @click.option("--explain", is_flag=True, help="Show no rows, but how they are found.")
@@ -46,7 +46,7 @@ def nearest(
     vector: str | None,
     metric: str | None,
     nprobes: int | None,
-    refine: int | None,
+    refine_factor: int | None,
     rows: int,
     columns: list[str] | None,
     where: str | None,
@@ -67,7 +67,7 @@ def nearest(
         k=rows,
         metric=metric,
         nprobes=nprobes,
-        refine_factor=refine,
+        refine_factor=refine_factor,
         columns=columns,
         where=where,
         use_index=use_index,

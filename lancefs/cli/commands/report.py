@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @click.option(
     "--sample",
     type=shared_options.WholeNumber(min=1),
-    help="With --describe: read only so many rows, at random.",
+    help="With --describe: read only this many rows, drawn at random.",
 )
 def report(target: Target, output: str, is_described: bool, sample: int | None) -> None:
     """Write a page about a table: versions, fragments, storage, columns, indices, findings.
