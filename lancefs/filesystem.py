@@ -176,7 +176,9 @@ class LanceFileSystem(ReadOnlyFileSystem):
         self._opened = OpenTables(sharer, layouts, max_memory)
 
     def __repr__(self) -> str:
-        root = Store(self.fs, self.root).url() if self._is_rooted else ""
+        if not self._is_rooted:
+            return "<LanceFileSystem>"
+        root = Store(self.fs, self.root).url()
         return f"<LanceFileSystem {printable(mask_secrets(root))}>"
 
     def __reduce__(self) -> tuple[Any, ...]:

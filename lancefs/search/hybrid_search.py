@@ -61,6 +61,9 @@ class HybridSearch:
         self._fused_score = RELEVANCE if alpha is None else HYBRID_SCORE
         self._found = FoundRows(version, rows, [DISTANCE, SCORE, self._fused_score])
 
+    def __repr__(self) -> str:
+        return f"<HybridSearch: {plural(self._k, 'row')} of {self._vectors!r} and {self._texts!r}>"
+
     @property
     def schema(self) -> pa.Schema:
         """The columns that come out."""

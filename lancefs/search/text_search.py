@@ -13,7 +13,7 @@ from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.datafile.fields import Field
 from lancefs.forks import cached_property
 from lancefs.index.text.text_indices import TextIndices, text_indices_of
-from lancefs.printable import plural
+from lancefs.printable import plural, printable
 from lancefs.scan.opening_ahead import opening_files
 from lancefs.search.best_texts import Scored, added, best, in_all, maxima, scores_in
 from lancefs.search.broken_segment import BrokenSegment
@@ -112,6 +112,11 @@ class TextSearch:
     def _indices(self) -> TextIndices | None:
         """The full-text indices of the version."""
         return text_indices_of(self._version)
+
+    def __repr__(self) -> str:
+        rows = "all rows" if self._k is None else plural(self._k, "row")
+        columns = printable(", ".join(self._fields))
+        return f"<TextSearch of {printable(self._version.name)}: {rows} by {columns}>"
 
     @property
     def schema(self) -> pa.Schema:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.forks import cached_property
 from lancefs.index.vectors.distances import Metric
-from lancefs.printable import plural
+from lancefs.printable import plural, printable
 from lancefs.scan.opening_ahead import opening_files
 from lancefs.scan.scanner import Filter
 from lancefs.search.best_rows import BestRows, Ranked
@@ -55,6 +55,10 @@ class VectorSearch:
         self._query = query
         self._rows = rows
         self._found = FoundRows(version, rows, [DISTANCE], [QUERY_INDEX] if query.is_batch else [])
+
+    def __repr__(self) -> str:
+        table, column = printable(self._version.name), printable(self._query.field.name)
+        return f"<VectorSearch of {table}: {plural(self._query.k, 'row')} by {column}>"
 
     @cached_property
     def schema(self) -> pa.Schema:

@@ -128,6 +128,7 @@ def test_a_folder_of_tables_can_be_walked(lake: Path) -> None:
 
 def test_the_root_of_the_machine_can_be_listed() -> None:
     assert f"/{Path(__file__).parts[1]}" in LanceFileSystem().ls("/", detail=False)
+    assert repr(LanceFileSystem()) == "<LanceFileSystem>"
 
 
 def test_base_rules_are_an_option() -> None:

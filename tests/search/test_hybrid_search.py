@@ -122,6 +122,18 @@ def test_the_plan_is_that_of_both_searches(table: str) -> None:
     assert told.splitlines()[-1] == "fused by distances and scores, alpha 0.25: 4 rows"
 
 
+def test_a_search_says_what_it_looks_for(table: str) -> None:
+    dataset = lancefs.open(table)
+    name = f"{table}@{dataset.version}"
+    vectors = f"<VectorSearch of {name}: 3 rows by v>"
+    assert repr(dataset.vector_search("v", QUERY, 3)) == vectors
+    texts = f"<TextSearch of {name}: 3 rows by t>"
+    assert repr(dataset.text_search("house", k=3)) == texts
+    assert repr(dataset.text_search("house", k=None)) == texts.replace("3 rows", "all rows")
+    both = dataset.hybrid_search("v", QUERY, "house", 3)
+    assert repr(both) == f"<HybridSearch: 3 rows of {vectors} and {texts}>"
+
+
 def test_a_search_that_finds_no_text_has_the_nearest_rows(table: str) -> None:
     dataset = lancefs.open(table)
     fused = dataset.hybrid_search("v", QUERY, "nowhere", 5).to_table()
