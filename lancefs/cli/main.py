@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,6 +46,9 @@ COMMANDS = {
 
 _NAME = "lancefs"
 _COMPLETE = "_LANCEFS_COMPLETE"
+
+# What messages that name `BaseRules` mean at a prompt.
+_RULES_HINT = "; on the command line, these are --base-path OLD=NEW and --follow any"
 
 # Packages whose unexpected errors are internal errors; those of other packages come from a store.
 _INTERNAL_PACKAGES = {"builtins", "duckdb_adapter", "lancefs", "numpy", "pyarrow"}
@@ -183,7 +187,10 @@ def _explain(error: Exception) -> tuple[str, int]:
         return _usage_message(error), exits.USAGE
     code = _code_of(error)
     if code is not None:
-        return str(error) or type(error).__name__, code
+        message = str(error) or type(error).__name__
+        return message + (
+            _RULES_HINT if re.search(r"BaseRules\((follow|moved)", message) else ""
+        ), code
     what = f"{type(error).__name__}: {error}"
     if type(error).__module__.partition(".")[0] not in _INTERNAL_PACKAGES:
         return what, exits.UNREADABLE

@@ -113,6 +113,16 @@ class ForwardFile(io.RawIOBase):
         """Return False."""
         return False
 
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Refuse to seek.
+
+        Raises:
+            UnsupportedOperation: Always; the message names the file that can seek.
+        """
+        raise io.UnsupportedOperation(
+            f"{self.path} is a stream and cannot seek; {self.path.removesuffix('s')} can"
+        )
+
     def tell(self) -> int:
         """Return the number of bytes read so far."""
         return self._position

@@ -500,3 +500,12 @@ def test_sql_explains_which_index_each_scan_uses(tmp_path: Path, here: Here) -> 
     assert "use_index is False" in here("sql", "--explain", "--no-index", query).out
     assert "there is no filter" in here("sql", "--explain", f"FROM '{path}'").out
     assert "index" not in here("sql", "--explain", "SELECT 1").out
+
+
+def test_rules_for_base_paths_are_named_as_options(tmp_path: Path, here: Here) -> None:
+    original, clone = str(tmp_path / "a" / "t.lance"), str(tmp_path / "b" / "t.lance")
+    lance.write_dataset(pa.table({"a": [1]}), original).shallow_clone(clone, 1)
+    refused = here("head", clone)
+    assert refused.code == 3
+    assert "--base-path OLD=NEW and --follow any" in refused.err
+    assert here("head", clone, "--base-path", f"{original}={original}").out.split() == ["a", "1"]
