@@ -25,19 +25,19 @@ COMMANDS = {
     "tree": "Show the tree of a table or a folder.",
     "head": "Show the first rows.",
     "tail": "Show the last rows.",
-    "sample": "Show rows that are drawn at random.",
-    "nearest": "Show the rows with the nearest vectors.",
-    "search": "Show the rows with the best texts.",
+    "sample": "Show a random sample of rows.",
+    "nearest": "Show the rows with the vectors nearest to another one.",
+    "search": "Show the rows whose texts match words best.",
     "count": "Count the rows.",
     "schema": "Show the columns.",
-    "describe": "Show what the values of each column are like.",
+    "describe": "Profile the values of each column.",
     "log": "Show the versions, newest first.",
     "show": "Show what a version is made of.",
     "diff": "Compare two versions.",
-    "sql": "Run a query in DuckDB, or a prompt for queries.",
+    "sql": "Run a query in DuckDB, or open a prompt for queries.",
     "export": "Write a version as Arrow, Parquet or CSV files.",
-    "verify": "Decode everything, and compare it with the manifest.",
-    "du": "Show where the bytes are, by column.",
+    "verify": "Decode all values, and compare the counts with the manifest.",
+    "du": "Show the size of each column, on disk and in memory.",
     "report": "Write a page about a table, as one HTML file.",
     "mount": "Mount a table as a directory.",
     "serve": "Serve tables over HTTP.",
@@ -53,10 +53,10 @@ _RULES_HINT = "; on the command line, these are --base-path OLD=NEW and --follow
 # Packages whose unexpected errors are internal errors; those of other packages come from a store.
 _INTERNAL_PACKAGES = {"builtins", "duckdb_adapter", "lancefs", "numpy", "pyarrow"}
 
-_HELP = """Look at Lance tables, any version of them. Nothing is ever written into a table.
+_HELP = """Look at any version of Lance tables. lancefs never writes to a table.
 
-A TABLE is a path or any URL that fsspec knows. After an @ stands the version: t.lance@7, @prod
-(a tag), @exp:latest, @exp:3 (a branch); the newest one by default."""
+A TABLE is a path or any URL that fsspec knows. A version follows after an @: t.lance@7, @prod (a
+tag), @exp:latest, @exp:3 (a branch); the newest version by default."""
 
 _EPILOG = """\b
 Examples:

@@ -112,13 +112,13 @@ def base_rules(function: _F) -> _F:
         multiple=True,
         metavar="OLD=NEW",
         callback=lambda _ctx, _param, value: read_moved(value),
-        help="Where the files below a base path of the table are now. May be repeated.",
+        help="New location of the files below a base path of the table. May be repeated.",
     )
     follow_option = click.option(
         "--follow",
         type=NearestChoice(("table", "store", "any")),
-        help="Which base paths of the table are read: below the table, in its store (the default), "
-        "or any.",
+        help="Which base paths of the table are followed: below the table, in its store (the "
+        "default), or any.",
     )
     result: Any = moved_option(follow_option(wrapped))
     return result  # type: ignore[no-any-return]
@@ -158,7 +158,7 @@ def output(function: _F) -> _F:
         type=NearestChoice(FORMATS),
         default="table",
         show_default=True,
-        help="How to print it; table is plain text where the output is not a terminal.",
+        help="The output format; table is plain text unless the output is a terminal.",
     )
     return option(function)
 
@@ -171,7 +171,7 @@ def table_or_json(function: _F) -> _F:
         "form",
         type=NearestChoice(("table", "json")),
         default="table",
-        help="How to print it.",
+        help="The output format.",
     )
     return option(function)
 
@@ -184,8 +184,8 @@ def columns(function: _F) -> _F:
         multiple=True,
         metavar="A,B",
         callback=lambda _ctx, _param, value: read_columns(value),
-        help="The columns, in this order; all by default. _rowid and the like may be named. May "
-        "be repeated.",
+        help="The columns, in this order; all by default. Row metadata such as _rowid is allowed. "
+        "May be repeated.",
     )
     return option(function)
 
@@ -205,7 +205,7 @@ def expanded(function: _F) -> _F:
         "-x",
         "is_expanded",
         is_flag=True,
-        help="Show one value a line, a record after the other.",
+        help="Show one value a line, one row after the other.",
     )
     return option(function)
 
@@ -213,7 +213,12 @@ def expanded(function: _F) -> _F:
 def some_rows(function: _F) -> _F:
     """Add the options of commands that show some rows: `-n`, `-c`, `-w`, `-x`, `--no-index`."""
     rows = click.option(
-        "--rows", "-n", type=WholeNumber(min=0), default=10, show_default=True, help="How many."
+        "--rows",
+        "-n",
+        type=WholeNumber(min=0),
+        default=10,
+        show_default=True,
+        help="Number of rows.",
     )
     return rows(columns(where(no_index(expanded(function)))))
 
@@ -224,13 +229,13 @@ def query_vector(function: _F) -> _F:
         "--like",
         type=WholeNumber(min=0),
         metavar="ROWID",
-        help="By the vector of the row of this id.",
+        help="Search by the vector of the row with this id.",
     )
     vector = click.option(
         "--vector",
         metavar="FILE",
-        help="By the vector in a file: numbers in JSON, or separated by blanks, or .npy; - reads "
-        "them from the standard input.",
+        help="Search by the vector in a file: numbers in JSON, or separated by blanks, or .npy; - "
+        "is standard input.",
     )
     result: Any = like(vector(function))
     return result  # type: ignore[no-any-return]
@@ -244,7 +249,7 @@ def no_index(function: _F) -> _F:
         is_flag=True,
         flag_value=False,
         default=True,
-        help="Scan all rows for a filter; the rows are the same, with the table's indices or not.",
+        help="Scan all rows for a filter, without the table's indices; the result is the same.",
     )
     return option(function)
 

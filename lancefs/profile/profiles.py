@@ -1,4 +1,4 @@
-"""What is known of the values of columns; `describing.describe` finds it."""
+"""Profiles of tables and columns: what `LanceDataset.describe` returns."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _BARS = " ▁▂▃▄▅▆▇█"
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How values are spread between the least and the greatest one.
+    """The distribution of values between minimum and maximum.
 
     Attributes:
-        edges: The bounds of the bars, one more than there are bars; a bar has its lower bound, the
-            last one both.
-        shares: The share of the values in each bar.
+        edges: The bounds of the bars, one more than there are bars. A bar includes its lower bound;
+            the last bar includes its upper bound, too.
+        shares: The share of the values in each bar, from 0 to 1.
     """
 
     edges: tuple[Any, ...]
@@ -37,27 +37,26 @@ class Histogram:
 
     @property
     def bars(self) -> str:
-        """The bars as a text: a character for each, blank where there is no value."""
+        """The bars as text: one character each, a blank for a bar without values."""
         most = max(self.shares, default=0) or 1
         return "".join(_BARS[ceil(share / most * (len(_BARS) - 1))] for share in self.shares)
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How numbers or times are spread. NaN counts apart, infinities do not.
+    """The distribution of numbers or times, without NaN; infinities are included.
 
     Attributes:
-        min: The least value; None where there is none, as in all that follow.
-        max: The greatest value.
-        mean: The mean; of times a time.
+        min: The minimum; None if there are no values, like all that follow.
+        max: The maximum.
+        mean: The mean; for times, a time.
         deviation: The standard deviation; None for times.
-        quantiles: Values of the column, by their share of `PROBABILITIES`.
-        histogram: None where all values are infinite or missing.
-        is_exact: Whether the quantiles and the histogram are of all values, not of a sample; all
-            else is.
-        grid: Numbers at even shares of the values, from the least to the greatest, by which
-            distributions are compared; all values, while they are few. Times are the numbers that
-            they are stored as.
+        quantiles: The quantiles, by their probability, one of `PROBABILITIES`.
+        histogram: The histogram; None if all values are infinite or missing.
+        is_exact: Whether quantiles and histogram are computed from all values, not from a sample;
+            the others always are.
+        grid: Quantiles at even probabilities, by which distributions are compared; all values if
+            there are few. Times are the numbers that they are stored as.
     """
 
     min: Any
@@ -72,12 +71,12 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class TopValue:
-    """A value that occurs often.
+    """A frequent value.
 
     Attributes:
         value: The value.
-        count: How often it occurs.
-        share: Its share of all rows.
+        count: Number of rows that have it.
+        share: Share of all rows that have it, from 0 to 1.
     """
 
     value: Any
@@ -87,28 +86,30 @@ class TopValue:
 
 @dataclass(frozen=True, slots=True)
 class ColumnProfile:
-    """What the values of a column, or of a member of a struct, are like.
+    """The profile of a column, or of a member of a struct.
 
     Attributes:
-        name: The column; of a member of a struct its path, `user.age`.
+        name: The name of the column; for a member of a struct its path, `user.age`.
         type: The Arrow type.
         rows: Number of rows.
-        nulls: Number of missing values.
-        nans: Number of NaN; 0 where the type has none.
-        distinct: Number of different values, about; None for lists, structs and blobs.
-        is_distinct_exact: Whether that number is exact.
-        min: The least value of numbers, times, texts and bytes.
-        max: The greatest value.
-        values: The spread of numbers and times.
-        lengths: The spread of the lengths of texts (in characters), bytes and lists.
-        norms: The spread of the Euclidean norms of vectors.
-        top: The most frequent values, most frequent first; those with a share of 0.1 % or more
-            where `are_top_exact` is false.
-        are_top_exact: Whether the most frequent values were counted; else a sample of the rows
-            tells their shares.
+        nulls: Number of nulls.
+        nans: Number of NaN; 0 for types without NaN.
+        distinct: Number of distinct values, an estimate unless `is_distinct_exact`; None for lists,
+            structs and blobs.
+        is_distinct_exact: Whether `distinct` is exact.
+        min: The minimum of numbers, times, strings and binary values.
+        max: The maximum.
+        values: The distribution of numbers and times.
+        lengths: The distribution of the lengths of strings (in characters), binary values (in
+            bytes) and lists (in items).
+        norms: The distribution of the Euclidean norms of vectors.
+        top: The most frequent values, most frequent first; if not `are_top_exact`, those with an
+            estimated share of at least 0.1 %.
+        are_top_exact: Whether the frequencies were counted; otherwise they are estimated from a
+            sample of the rows.
         frequent: More of the most frequent values, by which distributions are compared: all values
-            where there are up to 1,000.
-        note: Why nothing else is known of the column.
+            if there are up to 1,000.
+        note: Why the column has no profile; None if it has one.
     """
 
     name: str
@@ -139,7 +140,7 @@ class ColumnProfile:
         return self.nulls / self.rows if self.rows else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is known by name, as Python values."""
+        """Return the profile as a dict of Python values."""
         found: dict[str, Any] = {
             name: getattr(self, name)
             for name in ("name", "type", "rows", "nulls", "null_share", "nans", "distinct")
@@ -154,12 +155,12 @@ class ColumnProfile:
 
 @dataclass(frozen=True, slots=True)
 class TableProfile:
-    """What the values of a table are like; `LanceDataset.describe` makes it.
+    """The profile of a table; `LanceDataset.describe` returns it.
 
     Attributes:
         name: The table and the version.
         rows: Number of rows that were read.
-        total: Number of rows there are; more where a sample was read.
+        total: Number of rows that there are; greater than `rows` if a sample was read.
         columns: The profiles of the columns by name, members of structs after their structs.
     """
 
@@ -179,10 +180,10 @@ class TableProfile:
         return f"<div>{as_html(repr(self))}</div>{html_table(_ROW.names, rows)}"
 
     def drift(self, older: TableProfile) -> tuple[ColumnDrift, ...]:
-        """Tell how the values of each column differ from those of another profile.
+        """Compare the distribution of each column with that in another profile.
 
-        Columns are matched by their names, in the order of this profile; those that it lacks come
-        last.
+        Columns are matched by name, in the order of this profile; columns that only the older one
+        has come last.
 
         Args:
             older: The profile of an older version, or of other rows.
@@ -192,12 +193,12 @@ class TableProfile:
         return compare(older, self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all that is known, as Python values."""
+        """Return the profile as a dict of Python values."""
         columns = [column.to_dict() for column in self.columns.values()]
         return {"table": self.name, "rows": self.rows, "total": self.total, "columns": columns}
 
     def to_table(self) -> pa.Table:
-        """Return a row a column: counts, and the other facts as numbers or short texts."""
+        """Return a row for each column: counts, and the other facts as numbers or short texts."""
 
         def text(value: Any) -> str | None:
             return None if value is None else cell(value)

@@ -70,11 +70,11 @@ _lock = Lock()
 
 
 def keep_ranges(directory: str | os.PathLike[str] | None) -> None:
-    """Keep the ranges of values that filters have seen on disk, for other processes.
+    """Keep on disk the ranges of values that filters have seen, for other processes.
 
-    Second queries of local tables, which pass over rows and fragments that cannot match, are then
-    those of other processes, too. Without this call, the environment variable `LANCEFS_RANGES`
-    names the directory.
+    A second query of a local table skips rows and fragments that cannot match. With this call, the
+    second query may be in another process. The environment variable `LANCEFS_RANGES` names a
+    directory for processes that do not call this.
 
     Args:
         directory: A local directory, created when ranges are first kept, for the user alone. None

@@ -1,4 +1,4 @@
-"""The rows of a version in shards, for processes that read one each; and in another order."""
+"""The rows of a version divided into shards, one for each process, and shuffled."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from lancefs.scan.scanner import LanceScanner
 from lancefs.scan.settings import check_number
 from lancefs.table.row_metadata import ROW_OFFSET
 
-# Rows that follow each other in the table and stay together when rows are shuffled, until they are
-# in memory: at most so many, and fewer where there would be fewer blocks than these.
+# A shuffle distributes blocks of consecutive rows, which are then shuffled in memory: at most this
+# many rows a block, and at least this many blocks.
 _BLOCK_ROWS = 1024
 _BLOCKS = 256
 
@@ -25,16 +25,16 @@ _Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ShardedRows:
-    """What rows the shards have in common, and in which order.
+    """The rows of all shards, and their order.
 
     Attributes:
-        scanner: Reads rows by their positions; has no filter.
-        positions: Positions of the rows that a filter keeps, ascending, of shape (rows,); None
-            where all rows of the scanner are meant.
-        rows: How many rows there are.
-        batch_rows: Rows of a batch.
-        buffer_rows: Rows that are read, and shuffled, at a time.
-        seed: Shuffles the rows; None leaves them in the order of the table.
+        scanner: Reads rows by position; has no filter.
+        positions: Positions of the rows that a filter keeps, ascending, of shape (rows,); None for
+            all rows of the scanner.
+        rows: Number of rows.
+        batch_rows: Number of rows of a batch.
+        buffer_rows: Number of rows that are read, and shuffled, at a time.
+        seed: Seed of the shuffle; None for the order of the table.
     """
 
     scanner: LanceScanner
@@ -80,9 +80,9 @@ def _shuffled_blocks(rows: int, block_rows: int, seed: int) -> tuple[_Ints, _Int
 
 
 class Shard:
-    """An equal part of the rows; each iteration reads them anew, as record batches.
+    """One of several parts of equal size; each iteration reads its rows as record batches.
 
-    It is what an iterable dataset of PyTorch is, and knows nothing of PyTorch. It can be pickled.
+    It can be pickled, and wrapped in a PyTorch `IterableDataset`.
 
     Args:
         rows: The rows of all shards.
@@ -98,20 +98,20 @@ class Shard:
 
     @property
     def num_rows(self) -> int:
-        """How many rows the shard has."""
+        """Number of rows of the shard."""
         return self._end - self._start
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the batches."""
+        """The schema of the batches."""
         return self._rows.scanner.projected_schema
 
     def __len__(self) -> int:
-        """Return how many batches the shard has."""
+        """Return the number of batches of the shard."""
         return -(-self.num_rows // self._rows.batch_rows)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Read the batches.
+        """Yield the batches.
 
         Raises:
             LanceError: The rows cannot be read.
@@ -131,11 +131,11 @@ class Shard:
 
 
 class Shards(Sequence[Shard]):
-    """All rows of a dataset in equal parts, each row in one of them; `LanceDataset.shards`.
+    """The rows of a dataset in parts of equal size; `LanceDataset.shards` makes them.
 
     Args:
         rows: The rows.
-        count: How many shards there are.
+        count: Number of shards.
     """
 
     def __init__(self, rows: ShardedRows, count: int) -> None:

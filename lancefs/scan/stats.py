@@ -1,4 +1,4 @@
-"""What a scan did: the counts that users see and that tests hold."""
+"""`ScanStats`: counts of what a scan did, for users and for tests."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from lancefs.storage.counters import ReadCounters
 
 @dataclass(slots=True)
 class ScanStats:
-    """What a scan read and left out; the counts grow while the scan runs.
+    """What a scan read and skipped; the counts grow while the scan runs.
 
     Attributes:
-        rows: Rows that came out.
-        batches: Batches that came out.
-        morsels: Times that rows were decoded together.
-        rows_decoded: Rows of which columns were decoded, deleted rows included.
-        pages: Pages of columns that were decoded, as a whole or in part.
-        requests: Requests made to a remote store; 0 for a local table.
-        bytes: Bytes of data files that decoders asked for.
+        rows: Rows returned.
+        batches: Batches returned.
+        morsels: Morsels decoded: groups of rows that are decoded together.
+        rows_decoded: Rows in these morsels, deleted rows included.
+        pages: Column pages decoded, in whole or in part.
+        requests: Requests to a remote store; 0 for a local table.
+        bytes: Bytes of data files that decoders requested.
         fragments: Fragments of which rows were decoded.
-        fragments_skipped: Fragments that were left out without a look at their data, since the row
-            ids or addresses of the filter lie in others, or since no value of theirs passes, as
-            far as earlier scans have seen.
-        rows_skipped: Rows that were left out for what earlier scans have seen, deleted rows
-            included.
+        fragments_skipped: Fragments skipped without reading their data, because the row ids or
+            addresses of the filter lie in others, or because the ranges of values that earlier
+            scans saw rule out all of their rows.
+        rows_skipped: Rows skipped because of the ranges of values that earlier scans saw, deleted
+            rows included.
     """
 
     rows: int = 0
@@ -42,7 +42,7 @@ class ScanStats:
     _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
 
     def add_morsel(self, fragments: list[int], rows: int, counters: ReadCounters) -> None:
-        """Count rows that were decoded together; threads may call it at the same time.
+        """Count a morsel; threads may call this at the same time.
 
         Args:
             fragments: Ids of their fragments.
@@ -59,6 +59,6 @@ class ScanStats:
             self.fragments = len(self._seen)
 
     def add_batch(self, rows: int) -> None:
-        """Count a batch that came out."""
+        """Count a batch that is returned."""
         self.rows += rows
         self.batches += 1

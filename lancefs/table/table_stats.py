@@ -1,4 +1,4 @@
-"""Counts of what a version consists of, from its manifest."""
+"""`TableStats`: counts of rows, fragments, files and bytes of a version, from its manifest."""
 
 from typing import NamedTuple
 
@@ -6,16 +6,16 @@ from lancefs.table.manifest import Manifest
 
 
 class TableStats(NamedTuple):
-    """Counts of what a version consists of.
+    """Counts of rows, fragments, files and bytes of a version.
 
     Attributes:
-        rows: Rows; None if the manifest does not record them.
-        deleted_rows: Deleted rows that are still in data files; None if the manifest does not
-            record them.
-        columns: Columns.
-        fragments: Fragments.
-        data_files: Data files.
-        deletion_files: Deletion files.
+        rows: Number of rows; None if the manifest does not record it.
+        deleted_rows: Number of deleted rows that are still in data files; None if the manifest does
+            not record it.
+        columns: Number of columns.
+        fragments: Number of fragments.
+        data_files: Number of data files.
+        deletion_files: Number of deletion files.
         bytes: Bytes of all data files; None if the manifest does not record the size of each.
     """
 
@@ -29,7 +29,7 @@ class TableStats(NamedTuple):
 
 
 def table_stats(manifest: Manifest) -> TableStats:
-    """Count what a version consists of."""
+    """Return the counts of a version."""
     fragments = list(manifest.fragments)
     sizes = [file.size for fragment in fragments for file in fragment.files]
     deleted = [fragment.num_deleted for fragment in fragments]

@@ -54,7 +54,7 @@ def describe(
     against: str | None,
     form: str,
 ) -> None:
-    """Show nulls, different values, quantiles, histograms and frequent values of each column."""
+    """Show nulls, distinct values, quantiles, histograms and frequent values of each column."""
     from lancefs.cli.render.grid import print_document
     from lancefs.cli.render.profile import print_drift, print_profile
     from lancefs.cli.render.progress import progress

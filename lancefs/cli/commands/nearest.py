@@ -55,7 +55,7 @@ def nearest(
     explain: bool,
     form: str,
 ) -> None:
-    """Show the rows whose vectors are nearest to that of a row, or in a file; nearest first."""
+    """Show the rows whose vectors are nearest to that of a row or in a file, nearest first."""
     from lancefs.cli.scanning import print_explained, print_some
     from lancefs.cli.vectors import query_vector, vector_search
 

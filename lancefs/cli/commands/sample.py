@@ -34,7 +34,7 @@ def sample(
     seed: int | None,
     form: str,
 ) -> None:
-    """Show rows that are drawn at random, each at most once, in the order of the table."""
+    """Show a random sample of rows without replacement, in the order of the table."""
     from lancefs.cli.scanning import print_some, scanner
 
     scan = scanner(target, columns, where, use_index=use_index)

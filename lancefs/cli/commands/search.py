@@ -79,7 +79,7 @@ def search(
     explain: bool,
     form: str,
 ) -> None:
-    """Show the rows whose texts fit best to words, or to a phrase in quotation marks.
+    """Show the rows whose texts match words, or a phrase in quotation marks, best.
 
     With --vector-column, the rows that such a search and `lancefs nearest` rank best together.
     """
