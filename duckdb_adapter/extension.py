@@ -20,7 +20,7 @@ from duckdb_adapter.queries.parsing import parse_soon
 from duckdb_adapter.registration import WHICH, Registration, wanting_names
 from duckdb_adapter.replacement_scan import ReplacementScan, SubstituteQuery
 from duckdb_adapter.storage import GivenStorage, Storage
-from lancefs.table.base_paths import GivenRules, as_rules
+from lancefs.table.base_paths import BaseRules, as_rules
 
 if TYPE_CHECKING:
     import duckdb
@@ -39,7 +39,7 @@ _scan = ReplacementScan()
 
 def install(
     storage_options: Mapping[str, Any] | None = None,
-    base_rules: GivenRules = None,
+    base_rules: BaseRules | Mapping[str, Any] | None = None,
     use_index: bool = True,
 ) -> None:
     """Have every database that is opened from now on know Lance tables.
@@ -51,7 +51,7 @@ def install(
     Args:
         storage_options: For fsspec, such as credentials; or one such mapping for each protocol, as
             in `{"s3": {"anon": True}}`.
-        base_rules: How far base paths that manifests name are followed.
+        base_rules: Which base paths of manifests are followed: `lancefs.BaseRules`, or its fields.
         use_index: Whether filters may be looked up in the indices of tables.
 
     Raises:

@@ -14,7 +14,7 @@ from duckdb_adapter.wrap import LanceConnection, open_known
 if TYPE_CHECKING:
     import duckdb
 
-    from lancefs.table.base_paths import GivenRules
+    from lancefs.table.base_paths import BaseRules
 
 
 class _Session(threading.local):
@@ -35,7 +35,7 @@ def sql(
     *,
     params: Sequence[Any] | Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    base_rules: GivenRules = None,
+    base_rules: BaseRules | Mapping[str, Any] | None = None,
     use_index: bool = True,
 ) -> duckdb.DuckDBPyRelation:
     """Run a query in DuckDB, in which a table is the path of a Lance table.
@@ -47,7 +47,7 @@ def sql(
         query: SQL, such as `select city, count(*) from 'orders.lance@v7' group by all`.
         params: Values of the parameters in the query.
         storage_options: For fsspec; or one such mapping for each protocol.
-        base_rules: How far base paths that manifests name are followed.
+        base_rules: Which base paths of manifests are followed: `lancefs.BaseRules`, or its fields.
         use_index: Whether filters may be looked up in the indices of tables.
 
     Returns:

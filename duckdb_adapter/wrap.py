@@ -40,7 +40,7 @@ from duckdb_adapter.statements import (
 )
 from duckdb_adapter.storage import reaching_with
 from lancefs.errors import LanceError
-from lancefs.table.base_paths import GivenRules, as_rules
+from lancefs.table.base_paths import BaseRules, as_rules
 
 if TYPE_CHECKING:
     import duckdb
@@ -71,7 +71,7 @@ class LanceConnection:
     Args:
         connection: The connection; it can still be used by itself.
         storage_options: For fsspec, as `install` takes them.
-        base_rules: How far base paths that manifests name are followed.
+        base_rules: Which base paths of manifests are followed: `lancefs.BaseRules`, or its fields.
         use_index: Whether filters may be looked up in the indices of tables.
         is_owned: Whether nobody else has the connection, so that it is closed when it is dropped.
 
@@ -83,7 +83,7 @@ class LanceConnection:
         self,
         connection: duckdb.DuckDBPyConnection,
         storage_options: Mapping[str, Any] | None = None,
-        base_rules: GivenRules = None,
+        base_rules: BaseRules | Mapping[str, Any] | None = None,
         use_index: bool = True,
         is_owned: bool = False,
     ) -> None:
@@ -153,7 +153,7 @@ class LanceConnection:
     def reaching(
         self,
         storage_options: Mapping[str, Any] | None,
-        base_rules: GivenRules,
+        base_rules: BaseRules | Mapping[str, Any] | None,
         use_index: bool,
     ) -> LanceConnection:
         """Return this connection with other options; the arguments are those of the class."""
@@ -425,7 +425,7 @@ class LanceConnection:
 def wrap(
     connection: duckdb.DuckDBPyConnection,
     storage_options: Mapping[str, Any] | None = None,
-    base_rules: GivenRules = None,
+    base_rules: BaseRules | Mapping[str, Any] | None = None,
     use_index: bool = True,
 ) -> LanceConnection:
     """Return a connection on which Lance tables work, over one that is open.
@@ -434,7 +434,7 @@ def wrap(
         connection: Any connection of DuckDB 1.4 or later. It stays open when the wrapper goes
             away: who opened it closes it.
         storage_options: For fsspec, as `install` takes them.
-        base_rules: How far base paths that manifests name are followed.
+        base_rules: Which base paths of manifests are followed: `lancefs.BaseRules`, or its fields.
         use_index: Whether filters may be looked up in the indices of tables.
     """
     parse_soon()
@@ -444,7 +444,7 @@ def wrap(
 def connect(
     *args: Any,
     storage_options: Mapping[str, Any] | None = None,
-    base_rules: GivenRules = None,
+    base_rules: BaseRules | Mapping[str, Any] | None = None,
     use_index: bool = True,
     **kwargs: Any,
 ) -> LanceConnection:
@@ -453,7 +453,7 @@ def connect(
     Args:
         *args: As for `duckdb.connect`.
         storage_options: For fsspec, as `install` takes them.
-        base_rules: How far base paths that manifests name are followed.
+        base_rules: Which base paths of manifests are followed: `lancefs.BaseRules`, or its fields.
         use_index: Whether filters may be looked up in the indices of tables.
         **kwargs: As for `duckdb.connect`.
     """

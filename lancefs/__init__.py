@@ -1,7 +1,13 @@
 """Lance tables as files, as Arrow and as SQL, from plain Python.
 
 >>> import lancefs
->>> lancefs.open("t.lance", version=7).to_table()  # doctest: +SKIP
+>>> orders = lancefs.open("orders.lance", version=7)  # doctest: +SKIP
+>>> orders.to_table(columns=["city"], filter="price > 3")  # doctest: +SKIP
+>>> lancefs.sql("SELECT count(*) FROM 'orders.lance@v7'")  # doctest: +SKIP
+
+`open` returns a `LanceDataset`, one version of a table. `LanceFileSystem` is the fsspec filesystem
+of `lance://` URLs. The errors are in `lancefs.errors`; `lancefs.spark` and `duckdb_adapter` are
+imported on their own.
 """
 
 from __future__ import annotations

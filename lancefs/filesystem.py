@@ -26,7 +26,7 @@ from lancefs.scan.settings import check_number
 from lancefs.storage import Store, forget
 from lancefs.storage.filesystems import open_url, with_connections, with_mapping
 from lancefs.storage.local_files import is_local
-from lancefs.table.base_paths import GivenRules, as_rules, confine
+from lancefs.table.base_paths import BaseRules, as_rules, confine
 from lancefs.table.versions import VERSIONS, list_versions
 from lancefs.views import tree
 from lancefs.views.arrow.layout_cache import LayoutCache
@@ -138,7 +138,7 @@ class LanceFileSystem(ReadOnlyFileSystem):
         fs: fsspec.AbstractFileSystem | None = None,
         target_protocol: str | None = None,
         target_options: Mapping[str, Any] | None = None,
-        base_rules: GivenRules = None,
+        base_rules: BaseRules | Mapping[str, Any] | None = None,
         layout_cache: str | os.PathLike[str] | None = None,
         base_paths: Mapping[str, str] | None = None,
         max_memory: int | None = None,

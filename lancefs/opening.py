@@ -14,7 +14,7 @@ from lancefs.scan.settings import check_number
 from lancefs.storage import Store
 from lancefs.storage.filesystems import open_url, with_mapping
 from lancefs.storage.local_files import local_path
-from lancefs.table.base_paths import BaseRules, GivenRules, as_rules, confine
+from lancefs.table.base_paths import BaseRules, as_rules, confine
 from lancefs.table.open_version import OpenVersion, open_version
 from lancefs.table.refs import Ref, again_if_cleaned_up, make_ref, parse_ref, resolve
 
@@ -32,7 +32,7 @@ def open(
     ref: Ref | str | int | None = None,
     fresh: bool = False,
     storage_options: Mapping[str, Any] | None = None,
-    base_rules: GivenRules = None,
+    base_rules: BaseRules | Mapping[str, Any] | None = None,
     base_paths: Mapping[str, str] | None = None,
     max_memory: int | None = None,
     mmap: bool = True,

@@ -103,11 +103,9 @@ class BaseRules:
         return replace(self, moved={**self.moved, **moved})
 
 
-# Rules as callers give them: also their fields in a mapping, as options of a filesystem are.
-GivenRules: TypeAlias = BaseRules | Mapping[str, Any] | None
-
-
-def as_rules(given: GivenRules, moved: Mapping[str, str] | None = None) -> BaseRules | None:
+def as_rules(
+    given: BaseRules | Mapping[str, Any] | None, moved: Mapping[str, str] | None = None
+) -> BaseRules | None:
     """Return the rules that a caller gives; None for the default ones.
 
     Args:
