@@ -19,6 +19,11 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
+def shortened(text: str, length: int) -> str:
+    """Return a text, cut with an ellipsis if it has more than `length` characters."""
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
 def plural(number: int, noun: str) -> str:
     """Format a number and a noun: `1 row`, `2 rows`."""
     if number != 1:

@@ -16,7 +16,7 @@ from lancefs.datafile.logical_types import map_leaves
 from lancefs.errors import LanceError
 from lancefs.masking import mask_secrets
 from lancefs.printable import as_html as html_of
-from lancefs.printable import printable
+from lancefs.printable import plural, printable, shortened
 
 if TYPE_CHECKING:
     from lancefs.table.manifest import Manifest
@@ -56,12 +56,12 @@ class Shown(Protocol):
 def as_text(dataset: Shown) -> str:
     """Return one line with the address, version and size of a dataset."""
     manifest = dataset.manifest
-    rows = "" if manifest.num_rows is None else f"{_plural(manifest.num_rows, 'row')}, "
+    rows = "" if manifest.num_rows is None else f"{plural(manifest.num_rows, 'row')}, "
     columns, fragments = len(manifest.fields), len(manifest.fragments)
     name = f"{mask_secrets(dataset.uri)}@{_version(dataset)}"
-    sizes = f"{rows}{_plural(columns, 'column')}, {_plural(fragments, 'fragment')}"
+    sizes = f"{rows}{plural(columns, 'column')}, {plural(fragments, 'fragment')}"
     if dataset.is_fresh:
-        sizes += f", with {_plural(len(dataset.unmerged_generations()), 'unmerged generation')}"
+        sizes += f", with {plural(len(dataset.unmerged_generations()), 'unmerged generation')}"
     return f"<LanceDataset {printable(name)}: {sizes}>"
 
 
@@ -85,8 +85,7 @@ def readable_columns(fields: Sequence[Field]) -> list[str]:
 
 def cell(value: Any) -> str:
     """Format a value as one short line, with control characters escaped."""
-    text = printable(_format(value))
-    return text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…"
+    return shortened(printable(_format(value)), _MAX_CHARACTERS)
 
 
 def readable(table: pa.Table) -> pa.Table:
@@ -233,10 +232,6 @@ def interval_text(value: pa.MonthDayNano) -> str:
 
 def _version(dataset: Shown) -> str:
     return f"{dataset.branch}:{dataset.version}" if dataset.branch else str(dataset.version)
-
-
-def _plural(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _first_rows(dataset: Shown) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from lancefs.cli.render.grid import GridColumn, print_grid
 from lancefs.cli.render.text import plural, share
+from lancefs.printable import shortened
 from lancefs.profile.drift import ColumnDrift
 from lancefs.profile.profiles import ColumnProfile, Spread, TableProfile
 from lancefs.showing import NULL, cell
@@ -104,10 +105,7 @@ def _mean(value: Any) -> str:
 
 
 def _value(value: Any) -> str:
-    if value is None:
-        return ""
-    text = cell(value)
-    return text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…"
+    return "" if value is None else shortened(cell(value), _MAX_CHARACTERS)
 
 
 def _frequent(column: ColumnProfile) -> str:

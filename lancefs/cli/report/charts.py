@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lancefs.cli.render.text import count, plural, share, size
 from lancefs.cli.report.facts import Facts
-from lancefs.printable import as_html, printable
+from lancefs.printable import as_html, printable, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -346,9 +346,7 @@ def _rank(encodings: Sequence[dict[str, int]]) -> list[str]:
 
 
 def _shorten(name: str, screen: str) -> str:
-    length = _MAX_NAME[screen]
-    text = printable(name)
-    return text if len(text) <= length else text[: length - 1] + "…"
+    return shortened(printable(name), _MAX_NAME[screen])
 
 
 def _short(value: float) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from lancefs.cli.render.text import plural, share
 from lancefs.cli.report.markup import folded, meter, table
-from lancefs.printable import as_html
+from lancefs.printable import as_html, shortened
 from lancefs.profile.profiles import ColumnProfile, Histogram, Spread, TableProfile
 from lancefs.showing import cell
 
@@ -90,6 +90,4 @@ def _value(value: Any) -> str:
     """Return a value as HTML; nothing for None."""
     if value is None:
         return ""
-    text = cell(value)
-    short = text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 1] + "…"
-    return as_html(short)
+    return as_html(shortened(cell(value), _MAX_CHARACTERS))
