@@ -157,3 +157,12 @@ def _drop_all_columns(table: Path) -> None:
     message = manifest.SerializeToString()
     footer = content[position + 4 + length :]
     path.write_bytes(content[:position] + struct.pack("<I", len(message)) + message + footer)
+
+
+def test_rules_that_make_no_sense_are_refused_where_they_are_given() -> None:
+    with duckdb_adapter.connect(base_rules={"follow": "table"}) as connection:
+        assert connection.execute("SELECT 1").fetchall() == [(1,)]
+    with pytest.raises(ValueError, match="follow is 'nothing'"):
+        duckdb_adapter.connect(base_rules={"follow": "nothing"})
+    with pytest.raises(TypeError, match=r"base_rules is a str; lancefs\.BaseRules"):
+        duckdb_adapter.wrap(duckdb.connect(), base_rules="any")  # type: ignore[arg-type]
