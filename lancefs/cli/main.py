@@ -188,9 +188,8 @@ def _explain(error: Exception) -> tuple[str, int]:
     code = _code_of(error)
     if code is not None:
         message = str(error) or type(error).__name__
-        return message + (
-            _RULES_HINT if re.search(r"BaseRules\((follow|moved)", message) else ""
-        ), code
+        hint = _RULES_HINT if re.search(r"BaseRules\((follow|moved)", message) else ""
+        return f"{message}{hint}", code
     what = f"{type(error).__name__}: {error}"
     if type(error).__module__.partition(".")[0] not in _INTERNAL_PACKAGES:
         return what, exits.UNREADABLE
