@@ -246,7 +246,7 @@ def _search(dataset: Any, query: str) -> Callable[[], Any]:
     if query.startswith('"'):
         asked = PhraseQuery(query.strip('"'), "body")
     if hasattr(dataset, "text_search"):
-        return lambda: dataset.search(asked, k=10, columns=["id"])
+        return lambda: dataset.search(asked, k=10, select=["id"])
     wanted = {"columns": ["id", "_score"], "limit": 10}
     return lambda: dataset.to_table(full_text_query=asked, **wanted)
 

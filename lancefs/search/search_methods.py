@@ -42,7 +42,7 @@ class VectorSearchOptions(_SearchOptions, total=False):
 class TextSearchOptions(_SearchOptions, total=False):
     """The options of `search`, as `SearchMethods.text_search` describes them."""
 
-    columns: Columns | None
+    select: Columns | None
 
 
 class SearchMethods:
@@ -137,7 +137,7 @@ class SearchMethods:
     def search(
         self,
         query: str | TextQuery,
-        text_columns: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
         k: int | None = 10,
         **options: Unpack[TextSearchOptions],
     ) -> pa.Table:
@@ -153,18 +153,18 @@ class SearchMethods:
             ValueError: An argument makes no sense, or no column has a full-text index.
             ImportError: The index holds stems of words, and snowballstemmer is not installed.
         """
-        return self.text_search(query, text_columns, k, **options).to_table()
+        return self.text_search(query, columns, k, **options).to_table()
 
     def text_search(
         self,
         query: str | TextQuery,
-        text_columns: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
         k: int | None = 10,
         *,
         filter: Filter | None = None,
         prefilter: bool = True,
         use_index: bool = True,
-        columns: Columns | None = None,
+        select: Columns | None = None,
         with_row_id: bool = False,
         with_row_address: bool = False,
     ) -> TextSearch:
@@ -174,15 +174,15 @@ class SearchMethods:
             query: Words, at least one of which must occur, or a phrase in double quotes; or a query
                 object: `lancefs.MatchQuery`, `PhraseQuery`, `MultiMatchQuery`, `BoostQuery`,
                 `BooleanQuery`.
-            text_columns: The columns to search in, or paths of struct members, if the query names
-                none; by default all with a full-text index. The best score of a row counts.
+            columns: The columns to search in, or paths of struct members, if the query names none;
+                by default all with a full-text index. The best score of a row counts.
             k: Number of rows; None for all that match.
             filter: Find only rows for which it is true; see `scanner`.
             prefilter: Whether the filter is applied before the search, so that it finds `k` rows if
                 so many match; otherwise it is applied to the `k` best rows.
             use_index: Whether indices of the table may be used; otherwise all texts are read.
-            columns: Names of columns, also `_score`, or a dict of names and expressions; all
-                columns by default. `_score` is last where it is not named.
+            select: Names of columns that come out, also `_score`, or a dict of names and
+                expressions; all columns by default. `_score` is last where it is not named.
             with_row_id: Whether to add the column `_rowid`.
             with_row_address: Whether to add the column `_rowaddr`.
 
@@ -194,8 +194,8 @@ class SearchMethods:
         """
         from lancefs.search.text_search import TextSearch
 
-        rows = self._wanted(columns, filter, prefilter, use_index, with_row_id, with_row_address)
-        return TextSearch(self._version, query, text_columns, k, rows)
+        rows = self._wanted(select, filter, prefilter, use_index, with_row_id, with_row_address)
+        return TextSearch(self._version, query, columns, k, rows)
 
     def hybrid_search(
         self,
@@ -223,7 +223,7 @@ class SearchMethods:
             q: The query vector; see `vector_search`.
             query: Words, or a query object; see `text_search`.
             k: Number of rows.
-            text_columns: The columns to search for the words in; see `text_search`.
+            text_columns: The columns to search for the words in: `columns` of `text_search`.
             alpha: Weight of the vector search, from 0 to 1; None to fuse by ranks.
             oversample_factor: Fuse this many times `k` rows of each search.
             metric: How vectors are compared; see `vector_search`.

@@ -49,7 +49,7 @@ class TextSearch:
     Args:
         version: The version of the table.
         query: What is searched for: words, or a query.
-        text_columns: The columns to search in; None for all with a full-text index.
+        columns: The columns; None for all with a full-text index.
         k: How many rows; None for all that are found.
         rows: Which rows may be found, and what is returned of them.
 
@@ -64,7 +64,7 @@ class TextSearch:
         self,
         version: OpenVersion,
         query: str | TextQuery,
-        text_columns: Sequence[str] | None,
+        columns: Sequence[str] | None,
         k: int | None,
         rows: WantedRows,
     ) -> None:
@@ -75,25 +75,22 @@ class TextSearch:
         self._k = None if k is None else int(k)
         self._rows = rows
         self._found = FoundRows(version, rows, [SCORE])
-        self._query = self._complete(_query_of(query), text_columns)
+        self._query = self._complete(_query_of(query), columns)
         self._fields = {str(one.column): _text_field(version, one) for one in leaves(self._query)}
 
-    def _complete(self, query: TextQuery, text_columns: Sequence[str] | None) -> TextQuery:
+    def _complete(self, query: TextQuery, columns: Sequence[str] | None) -> TextQuery:
         """Return a query whose parts all name their column."""
-        if isinstance(text_columns, str):
-            raise TypeError(
-                f"text_columns is {text_columns!r}; a list of names was expected: "
-                f"[{text_columns!r}]"
-            )
-        if text_columns is not None and not len(text_columns):
+        if isinstance(columns, str):
+            raise TypeError(f"columns is {columns!r}; a list of names was expected: [{columns!r}]")
+        if columns is not None and not len(columns):
             raise ValueError(
-                f"text_columns is {text_columns!r}; a list of names was expected, or None for all "
-                "columns with a full-text index"
+                f"columns is {columns!r}; a list of names was expected, or None for all columns "
+                "with a full-text index"
             )
         parts = list(leaves(query))
         if all(one.column is not None for one in parts):
             return query
-        named = list(text_columns) if text_columns is not None else self._indexed()
+        named = list(columns) if columns is not None else self._indexed()
         if not named:
             raise ValueError(
                 f"{self._version.name} has no column with a full-text index; name the columns to "

@@ -32,7 +32,7 @@ def ids(text: str) -> list[int]:
 
 def test_the_best_rows_are_shown_with_their_scores(table: str, here: Here) -> None:
     done = here("search", table, "brown fox", "-c", "id", "-f", "json")
-    expected = lancefs.open(table).search("brown fox", columns=["id"])
+    expected = lancefs.open(table).search("brown fox", select=["id"])
     assert json.loads(done.out) == expected.to_pylist()
     assert sorted(ids(done.out)) == [0, 2, 4]
     plain = here("search", table, "dog", "-c", "id", "-n", "1")

@@ -56,7 +56,7 @@ def _by_index(path: str) -> object:
         return 0  # filters read what the other ways read
     if dataset.schema.field(0).type != pa.string():
         return dataset.count_rows("a = 0")
-    return dataset.count_rows("contains(a, 'aaa')") + dataset.search("word", ["a"]).num_rows
+    return dataset.count_rows("contains(a, 'aaa')") + dataset.search("word", columns=["a"]).num_rows
 
 
 def _view(path: str) -> object:

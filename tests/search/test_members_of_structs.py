@@ -59,9 +59,7 @@ def test_the_best_texts_of_a_member_are_found(path: str, options: dict[str, Any]
     query = lance.query.MatchQuery("fox", "s.in.t")
     expected = lance.dataset(path).to_table(full_text_query=query, **scan)
     expected = expected.sort_by([("_score", "descending"), ("_rowid", "ascending")])
-    found = lancefs.open(path).search(
-        MatchQuery("fox", "s.in.t"), k=None, columns=["id"], **options
-    )
+    found = lancefs.open(path).search(MatchQuery("fox", "s.in.t"), k=None, select=["id"], **options)
     assert found["id"].to_pylist() == expected["id"].to_pylist()
     np.testing.assert_allclose(found["_score"], expected["_score"], rtol=1e-5)
 
@@ -74,7 +72,7 @@ def test_an_index_over_a_member_is_used(tmp_path: Path) -> None:
     dataset = lancefs.open(path)
     assert "(IVF_FLAT, cosine)" in dataset.vector_search("s.in.v", VECTORS[9]).explain()
     # A query that names no column searches all that have an index, as in pylance.
-    search = dataset.text_search("dog", columns=["id"])
+    search = dataset.text_search("dog", select=["id"])
     assert "over s.in.t: " in search.explain()
     assert search.to_table().num_rows == 10
     both = dataset.hybrid_search("s.in.v", VECTORS[9], "dog", 3, columns=["id"])

@@ -63,7 +63,7 @@ def test_filters_are_looked_up(
 def test_texts_have_the_scores_of_pylance(home: Path, query: str) -> None:
     path = home / "texts.lance"
     assert "1 of 1 segment used" in lancefs.open(path).text_search(query, ["t"], 20).explain()
-    found = lancefs.open(path).search(query, ["t"], k=20)
+    found = lancefs.open(path).search(query, columns=["t"], k=20)
     theirs = lance.dataset(path).to_table(["_score"], full_text_query=query, limit=20)
     np.testing.assert_allclose(
         sorted(found["_score"].to_pylist()), sorted(theirs["_score"].to_pylist()), rtol=1e-5
@@ -74,7 +74,7 @@ def test_phrases_are_found(home: Path) -> None:
     dataset = lancefs.open(home / "texts.lance")
     rows = dataset.to_table(["id", "t"]).to_pylist()
     expected = sorted(row["id"] for row in rows if " w0 w1 " in f" {row['t']} ")
-    found = dataset.search(PhraseQuery("w0 w1", "t"), k=len(rows), columns=["id"])
+    found = dataset.search(PhraseQuery("w0 w1", "t"), k=len(rows), select=["id"])
     assert sorted(found["id"].to_pylist()) == expected != []
 
 

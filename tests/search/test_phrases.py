@@ -46,7 +46,7 @@ def test_texts_that_hold_a_phrase_are_found(
     phrase: list[str],
 ) -> None:
     query = " ".join(phrase)
-    found = lancefs.open(table).search(PhraseQuery(query, "body"), k=len(texts), columns=["id"])
+    found = lancefs.open(table).search(PhraseQuery(query, "body"), k=len(texts), select=["id"])
     expected = [number for number, text in enumerate(texts) if f" {query} " in f" {text} "]
     assert sorted(found["id"].to_pylist()) == expected
 
@@ -56,7 +56,7 @@ def test_words_may_be_apart_within_a_text_but_not_between_texts(
     table: Path, texts: list[str], slop: int, is_found: bool
 ) -> None:
     query = PhraseQuery("ash bay cob", "body", slop=slop)
-    found = lancefs.open(table).search(query, k=len(texts), columns=["id"])["id"].to_pylist()
+    found = lancefs.open(table).search(query, k=len(texts), select=["id"])["id"].to_pylist()
     assert (len(texts) - 1 in found) == is_found
     # Each has the words in their order.
     for number in found:

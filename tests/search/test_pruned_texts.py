@@ -93,9 +93,9 @@ def test_further_rows_are_found_where_the_best_ones_were_deleted(tmp_path: Path)
     path = write(tmp_path / "t", table)
     lance.dataset(path).delete("id % 50 >= 40")  # the best ones
 
-    found = lancefs.open(path).search("rare", k=10, columns=["id"])
+    found = lancefs.open(path).search("rare", k=10, select=["id"])
 
-    whole = lancefs.open(path).search("rare", k=None, columns=["id"]).slice(0, 10)
+    whole = lancefs.open(path).search("rare", k=None, select=["id"]).slice(0, 10)
     assert found.equals(whole)
     assert found.num_rows == 10
 

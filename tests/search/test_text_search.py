@@ -154,7 +154,7 @@ def test_a_filter_before_the_search_leaves_k_rows_and_after_it_fewer(
                     pa.compute.is_in(ours(path, query, 40)["id"], after["id"])
                 ),
             )
-    filtered = lancefs.open(path).filter("small = 3").search("house", k=5, columns=["small"])
+    filtered = lancefs.open(path).filter("small = 3").search("house", k=5, select=["small"])
     assert filtered["small"].to_pylist() == [3] * 5
 
 
@@ -252,7 +252,7 @@ def test_several_columns_count_by_their_best_score(tmp_path: Path) -> None:
             BooleanQuery(must=[MatchQuery("house", "t")], should=[MatchQuery("word1", "u")]),
         ],
     )
-    only = lancefs.open(path).search("house", ["u"], k=None, columns=["id"], with_row_id=True)
+    only = lancefs.open(path).search("house", ["u"], k=None, select=["id"], with_row_id=True)
     assert_same(only, theirs(path, MatchQuery("house", "u")))
 
 
@@ -274,7 +274,7 @@ def test_without_an_index_named_columns_are_read_as_they_are(tmp_path: Path) -> 
     assert_agrees(path, [MatchQuery("house the Zürich", "t"), PHRASES[0]])
     assert ours(path, MatchQuery("House", "t")).num_rows == 0  # as pylance: case counts
     assert_same(
-        lancefs.open(path).search("house", ["t"], None, columns=["id"], with_row_id=True),
+        lancefs.open(path).search("house", ["t"], None, select=["id"], with_row_id=True),
         theirs(path, MatchQuery("house", "t")),
     )
 
@@ -298,7 +298,7 @@ def test_wrong_arguments_are_named(tables: Callable[[str], str]) -> None:
     with pytest.raises(ValueError, match="'OR' or 'AND'"):
         MatchQuery("a", operator="XOR")
     with pytest.raises(
-        ValueError, match="text_columns is \\[\\]; a list of names was expected, or None"
+        ValueError, match="columns is \\[\\]; a list of names was expected, or None"
     ):
         dataset.search("house", [])
 

@@ -100,7 +100,7 @@ def theirs(path: str, query: str | TextQuery, k: int | None = None, **options: A
 def ours(path: str, query: str | TextQuery, k: int | None = None, **options: Any) -> pa.Table:
     """What lancefs finds."""
     options.setdefault("prefilter", False)
-    return lancefs.open(path).search(query, k=k, columns=["id"], with_row_id=True, **options)
+    return lancefs.open(path).search(query, k=k, select=["id"], with_row_id=True, **options)
 
 
 def assert_same(found: pa.Table, expected: pa.Table) -> None:

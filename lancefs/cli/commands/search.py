@@ -109,7 +109,7 @@ def search(
             )
         elif like is None and vector is None and alpha is None:
             found = target.dataset.text_search(
-                words, list(names) or None, rows, filter=filter, columns=shown, use_index=use_index
+                words, list(names) or None, rows, filter=filter, select=shown, use_index=use_index
             )
         else:
             raise Failure("--like, --vector and --alpha are for a search with --vector-column")
