@@ -12,6 +12,8 @@ from collections.abc import Mapping
 
 from pyspark.sql.types import StructField, StructType
 
+from lancefs.errors import LanceError
+
 _KEY = "lancefs"
 # What Spark adds to the options when it makes a table.
 _PROVIDER = "provider"
@@ -58,6 +60,19 @@ def options(schema: StructType, given: Mapping[str, str]) -> dict[str, str]:
         "the catalogue, Spark tells a Python data source only the columns; lancefs keeps the path "
         "there if the table is created without a list of columns: CREATE TABLE t USING lancefs "
         "OPTIONS (path 's3://bucket/t.lance')"
+    )
+
+
+def outdated(error: LanceError | ValueError) -> ValueError:
+    """Say of a table of the catalogue that its columns are not those of the version.
+
+    Args:
+        error: What is wrong with them.
+    """
+    return ValueError(
+        f"{error}. Spark's catalogue has the columns of when the table was created there: CREATE "
+        "OR REPLACE TABLE … USING lancefs takes those of now; a version with other columns can be "
+        "read by a CREATE TEMPORARY VIEW"
     )
 
 

@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from lancefs.datafile.fields import Field
-from lancefs.errors import LanceError
+from lancefs.errors import ColumnNotFound, LanceError
 from lancefs.spark import catalogue
 from lancefs.spark.brief_errors import brief, brief_about_options, briefly
 from lancefs.spark.partitions import Span, plan, restrict_spans
@@ -110,7 +110,7 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
         options, pinned = self._resolved(schema)
         if options.stream.change_feed:
             raise ValueError("readChangeFeed is for streams: spark.readStream.format('lancefs')")
-        _check_schema(pinned.open(), schema, options.read)
+        self._check(pinned, schema, options.read)
         # Up to PySpark 4.3 the DataFrame keeps what was planned with the filters of one read, and
         # any other read of it finds only those rows. So they are taken where that is asked for.
         is_taken = options.read.push_filters and _pushes_filters()
@@ -124,7 +124,7 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
         from lancefs.spark.stream import stream_reader
 
         options, pinned = self._resolved(schema)
-        _check_schema(pinned.open(), without_feed(schema), options.read)
+        self._check(pinned, without_feed(schema), options.read)
         return stream_reader(options, pinned.open(), schema)
 
     @brief
@@ -133,6 +133,14 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
         given = {name.lower(): value for name, value in self.options.items()}
         where = given.get("path") or given.get("location") or "a table of the catalogue"
         raise LanceError(f"{where}: lancefs only reads Lance tables; write them with pylance")
+
+    def _check(self, pinned: Pinned, schema: StructType, read: ReadOptions) -> None:
+        try:
+            _check_schema(pinned.open(), schema, read)
+        except (ColumnNotFound, ValueError) as error:
+            if names_table(self.options):
+                raise
+            raise catalogue.outdated(error) from error
 
     def _resolved(self, schema: StructType | None) -> tuple[Options, Pinned]:
         given = dict(self.options)

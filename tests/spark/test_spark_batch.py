@@ -159,6 +159,26 @@ def test_a_table_of_the_catalogue_with_a_list_of_columns_is_said_to_be_one(
         spark.sql("DROP TABLE listed")
 
 
+def test_a_table_of_the_catalogue_with_other_columns_than_the_version_says_what_to_do(
+    spark: Any, tmp_path: Path
+) -> None:
+    path = make_table(tmp_path / "t.lance", 10)
+    lance.dataset(path).add_columns({"twice": "price * 2"})
+    create = f"TABLE evolving USING lancefs OPTIONS (path '{path}')"
+    spark.sql(f"CREATE {create}")
+    try:
+        says = r"no column 'twice'.* has the columns of when .* CREATE TEMPORARY VIEW"
+        with pytest.raises(Exception, match=says):
+            spark.sql("SELECT id FROM evolving WITH (version = 1)").collect()
+        lance.dataset(path).alter_columns({"path": "price", "data_type": pa.float32()})
+        with pytest.raises(Exception, match=r"price is float, .* CREATE OR REPLACE TABLE"):
+            spark.sql("SELECT id FROM evolving").collect()
+        spark.sql(f"CREATE OR REPLACE {create}")
+        assert spark.sql("SELECT id, price FROM evolving").count() == 10
+    finally:
+        spark.sql("DROP TABLE evolving")
+
+
 def test_sql_over_a_temporary_view_joins_two_versions(spark: Any, table: str) -> None:
     for version in (1, 2):
         spark.sql(
