@@ -276,6 +276,18 @@ def test_a_store_that_cannot_be_reached_is_named(place: str) -> None:
             open_place(place, {"bukket": "b"})
 
 
+def test_a_destination_in_a_bucket_that_is_not_there_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def find(*_: Any, **__: Any) -> Any:
+        raise FileNotFoundError("The specified bucket does not exist")  # as s3fs says it
+
+    files = Files("memory://no-such-lake/out")
+    monkeypatch.setattr(type(files.fs), "find", find)
+    with pytest.raises(ReadFailed, match="memory://no-such-lake/out: The specified bucket"):
+        files.names()
+
+
 def json_lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 

@@ -151,9 +151,17 @@ class Files:
         remote.commit()
 
     def names(self, directory: str = "") -> dict[str, FileState]:
-        """List the files below a directory, at any depth."""
+        """List the files below a directory, at any depth.
+
+        Raises:
+            ReadFailed: The store refused or failed, or lacks the bucket.
+        """
         self.fs.invalidate_cache()
-        found = self.fs.find(self.full(directory), detail=True)
+        full = self.full(directory)
+        try:
+            found = retry(lambda: self.fs.find(full, detail=True), f"{self.url}/{directory}")
+        except FileNotFoundError as error:  # of a bucket: a directory without files is empty
+            raise ReadFailed(f"{self.url}: {error}") from error
         start = len(self.full("x")) - 1
         return {name[start:]: _found(info) for name, info in found.items()}
 
