@@ -246,6 +246,17 @@ def test_whole_microseconds_need_no_option(spark: Any, tmp_path: Path) -> None:
     assert rows[0].when == datetime.datetime(1970, 1, 1, microsecond=1)
 
 
+def test_times_of_day_are_compared_where_spark_is_told_to(spark: Any, tmp_path: Path) -> None:
+    times = pa.array([1, 2, None], pa.time64("us"))
+    path = write(tmp_path / "t.lance", pa.table({"id": [1, 2, 3], "at": times}))
+    spark.conf.set("spark.sql.timeType.enabled", "true")
+    try:
+        frame = spark.read.format("lancefs").load(path).where("at > time'00:00:00.000001'")
+        assert [row.id for row in frame.collect()] == [2]
+    finally:
+        spark.conf.unset("spark.sql.timeType.enabled")
+
+
 def test_a_value_that_does_not_fit_is_an_error() -> None:
     far = pa.record_batch([pa.array([2**62], pa.timestamp("s"))], names=["when"])
     target = arrow_schema(spark_schema(far.schema))
