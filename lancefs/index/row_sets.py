@@ -49,7 +49,8 @@ def offsets_by_fragment(addresses: Addresses, covered: Ints) -> Iterator[tuple[i
         addresses: Addresses, ascending.
         covered: Ids of the fragments, ascending.
     """
-    own = np.intersect1d(covered, fragments_of(highest_of_fragments(addresses)))
+    fragments = fragments_of(highest_of_fragments(addresses))
+    own = np.intersect1d(covered, fragments, assume_unique=True)
     bounds = own.astype(np.uint64) << _BITS
     firsts, stops = addresses.searchsorted(bounds), addresses.searchsorted(bounds | _OFFSETS)
     for number, first, stop in zip(own.tolist(), firsts.tolist(), stops.tolist(), strict=True):
