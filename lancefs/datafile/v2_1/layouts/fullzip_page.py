@@ -13,6 +13,7 @@ the description says that levels take no bits. Found in files of 0.36, 0.39, 2.0
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from lancefs.datafile.blocks import Block, Ints, RowRange, gather, offsets_of
 from lancefs.datafile.container import Page
 from lancefs.datafile.kernels import find_items
 from lancefs.datafile.kernels.items import ItemForm
-from lancefs.datafile.row_ranges import count_rows
+from lancefs.datafile.row_ranges import bounds_of, count_rows
 from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.encodings.registry import Chunked
 from lancefs.datafile.v2_1.levels import DecodedPage, Level, parse_layers, visible_levels
@@ -41,6 +42,18 @@ class FullZip:
 
     def __call__(self, page: Page) -> FullZipPage:
         return FullZipPage(page, self.layout)
+
+
+class RowBounds(NamedTuple):
+    """Where some rows of a page are.
+
+    Attributes:
+        sizes: Bytes of each row.
+        spans: Start and end, in the buffer of the page, of each range of rows.
+    """
+
+    sizes: Ints
+    spans: Sequence[ByteRange]
 
 
 class FullZipPage:
@@ -92,15 +105,9 @@ class FullZipPage:
             buffers = yield [_shifted(base, limit, span) for span in spans]
             return self._decode_table(_concatenate(buffers), rows).check()
         bounds = yield from self.row_bounds(ranges)
-        buffers = yield [(base + int(of_range[0]), base + int(of_range[-1])) for of_range in bounds]
-        shifts = offsets_of(np.array([len(data) for data in buffers], np.int64))[:-1]
-        moved = [
-            of_range - of_range[0] + shift for of_range, shift in zip(bounds, shifts, strict=True)
-        ]
-        none = np.empty(0, np.int64)
-        starts = np.concatenate([none, *(of_range[:-1] for of_range in moved)])
-        ends = np.concatenate([none, *(of_range[1:] for of_range in moved)])
-        data = _concatenate(buffers)
+        data = _concatenate((yield [(base + first, base + last) for first, last in bounds.spans]))
+        offsets = offsets_of(bounds.sizes)  # the bytes of the ranges follow each other
+        starts, ends = offsets[:-1], offsets[1:]
         if self.may_be_silent and not self.is_fixed:
             starts = starts + self._silent_byte(data, starts, ends)
         return self._decode_rows(data, starts, ends).check()
@@ -123,21 +130,27 @@ class FullZipPage:
         rest = int(ends[0]) - start - behind
         return int(head[:1] == b"\0" and int.from_bytes(head[1:], "little") == rest)
 
-    def row_bounds(self, ranges: Sequence[RowRange]) -> Reads[list[Ints]]:
-        """Read the start of each row, and the end of the last row, of each range."""
+    def row_bounds(self, ranges: Sequence[RowRange]) -> Reads[RowBounds]:
+        """Read where rows are."""
         start, end = self.page.buffers[1]
         entries = self.page.rows + 1
         width = (end - start) // entries
         if width not in (1, 2, 4, 8) or width * entries != end - start:
             raise CorruptFile(f"a row index of {end - start} bytes for {self.page.rows} rows")
         buffers = yield [(start + a * width, start + (b + 1) * width) for a, b in ranges]
-        bounds = [data.view(f"<u{width}").astype(np.int64) for data in buffers]
-        if any(np.any(np.diff(rows) < 0) for rows in bounds):
+        places = _concatenate(buffers).view(f"<u{width}").astype(np.int64)
+        lengths = np.diff(bounds_of(ranges)).reshape(-1) + 1
+        lasts = np.cumsum(lengths) - 1
+        is_within = np.ones(max(len(places) - 1, 0), np.bool_)
+        is_within[lasts[:-1]] = False  # the steps from one range to the next
+        sizes = np.diff(places)[is_within]
+        if np.any(sizes < 0):
             raise CorruptFile("the row index of a full-zip page descends")
         base, limit = self.page.buffers[0]
-        if any(rows[0] < 0 or rows[-1] > limit - base for rows in bounds):
+        if np.any(places < 0) or np.any(places > limit - base):
             raise CorruptFile(f"rows lie outside of a page buffer of {limit - base} bytes")
-        return bounds
+        firsts = places[lasts + 1 - lengths].tolist()
+        return RowBounds(sizes, list(zip(firsts, places[lasts].tolist(), strict=True)))
 
     def _decode_table(self, data: Bytes, rows: int) -> DecodedPage:
         """Decode rows that all have the same width."""

@@ -97,8 +97,7 @@ class _ZippedOutline(FullZipPage):
         # The row index tells neither nulls of several levels nor silent control words.
         if self.is_fixed or self.top or not has_one_level or self.may_be_silent:
             return (yield from super().read(ranges))
-        bounds = yield from self.row_bounds(ranges)
-        sizes = np.concatenate([np.empty(0, np.int64), *(np.diff(rows) for rows in bounds)])
+        sizes, _ = yield from self.row_bounds(ranges)
         definition, lengths = None, sizes - self.word - self.width
         if self.word:  # a null row is a control word alone
             is_null = sizes == self.word
