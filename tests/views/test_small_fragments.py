@@ -251,3 +251,30 @@ def test_a_file_that_is_not_as_expected_is_read_as_any_other(table: Path, damage
         return
     with pytest.raises(LanceError, match=path.name):
         size_of_names(table)
+
+
+def test_messages_that_are_made_together_are_those_made_alone(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = LanceFileSystem(str(table), skip_instance_cache=True)
+    with fs.open(PATH) as file:
+        whole = file.read()
+    made: list[int] = []
+    together = Layout.batch_messages
+
+    def noted(self: Layout, batches: range, counts: Ints) -> Bytes:
+        made.append(len(batches))
+        return together(self, batches, counts)
+
+    monkeypatch.setattr(Layout, "batch_messages", noted)
+    monkeypatch.setattr(lazy_file, "_ALONE", 2)
+    with LanceFileSystem(str(table), skip_instance_cache=True).open(PATH) as file:
+        layout = file._view._content().layout
+        for number in [4, 1, 7, 0, 8, 8, 3, 2, 6, 5]:
+            start = int(layout.starts[number])
+            file.seek(start)
+            assert file.read(layout.message) == whole[start : start + layout.message]
+            bounds = layout.column_bounds(number)
+            file.seek(bounds[1])
+            assert file.read(bounds[2] - bounds[1]) == whole[bounds[1] : bounds[2]]
+    assert made == [FRAGMENTS]

@@ -41,6 +41,9 @@ _TASK_BYTES = 16 * 1024 * 1024
 _ROUND_BYTES = 64 * 1024 * 1024
 # Largest read-ahead of a remote store: decoded values that wait to be encoded.
 AHEAD_BYTES = 256 * 1024 * 1024
+# Bytes of the messages of a block of batches, which are made at once after some were made alone,
+# and blocks that are kept: threads of a reader ask for messages that lie apart.
+_MESSAGES_BYTES, _ALONE, _BLOCKS = 64 * 1024, 3, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,11 @@ class LazyFile(View):
         self._bodies: dict[tuple[int, int], Bytes] = {}
         # The bytes of small batches that are read one after the other, and where they begin.
         self._ahead: tuple[int, pa.Buffer] | None = None
+        # The messages of some blocks of batches, by the block; the block of the last message that
+        # was made alone, and how many of it were.
+        self._messages: dict[int, Bytes] = {}
+        self._alone = -1, 0
+        self._bounds: tuple[int, list[int]] = (-1, [])  # of the columns of the last batch
 
     @property
     def size(self) -> int:
@@ -149,6 +157,7 @@ class LazyFile(View):
         _CONTENTS.discard(lambda key: key == self.key)
         self._known_content = None
         self._arrays, self._bodies, self._ahead = {}, {}, None
+        self._messages, self._bounds = {}, (-1, [])
         size = self._content().layout.size
         note_size(self.key, size)
         if self._has_given_bytes or size != told:
@@ -175,6 +184,9 @@ class LazyFile(View):
         last = min(len(layout.rows), int(np.searchsorted(layout.starts, end, "left")))
         for batch in range(first, last):
             if self._write_ahead(batch, output):
+                continue
+            if output.end <= layout.body_start(batch):
+                self._write_message(batch, output)
                 continue
             self._read_small(batch, output)
             if self._write_ahead(batch, output):  # which `_read_small` has encoded
@@ -253,7 +265,40 @@ class LazyFile(View):
             if self._cache is not None and measures.is_complete:
                 self._cache.save(self.key[2], measures, self._content().dictionaries)
         self._messages_read += 1
-        output.write(start, layout.batch_message(batch, measures.null_counts([batch])[0]))
+        output.write(start, self._message_of(batch))
+
+    def _message_of(self, batch: int) -> bytes | Bytes:
+        """Return the message of a batch, whose null counts are known.
+
+        Those of a block of batches are made at once for a reader of several of them.
+        """
+        layout, measures = self._content().layout, self._content().measures
+        together = max(1, _MESSAGES_BYTES // layout.message)
+        block, place = divmod(batch, together)
+        ready = self._messages.get(block)
+        last, count = self._alone
+        if ready is None and block == last and count >= _ALONE:
+            self._alone = block, 0
+            first = block * together
+            batches = range(first, min(first + together, len(layout.rows)))
+            counts = measures.null_counts(batches)
+            if (counts >= 0).all():
+                if len(self._messages) == _BLOCKS:
+                    self._messages = {}
+                ready = self._messages[block] = layout.batch_messages(batches, counts)
+        if ready is not None:
+            message: Bytes = ready[place]
+            return message
+        self._alone = block, count + 1 if block == last else 1
+        return layout.batch_message(batch, measures.null_counts([batch])[0])
+
+    def _bounds_of(self, batch: int) -> list[int]:
+        """Return where the columns of a batch begin in the file; see `Layout.column_bounds`."""
+        known, bounds = self._bounds
+        if known != batch:
+            bounds = self._content().layout.column_bounds(batch)
+            self._bounds = batch, bounds
+        return bounds
 
     def _read_whole(self, batch: int) -> None:
         """Read a local batch whose message is asked for, after all columns of the one before."""
@@ -312,14 +357,14 @@ class LazyFile(View):
 
     def _columns_in(self, batch: int, output: _OutputRange) -> list[int]:
         """Return the columns of a batch that lie in the output range, at least partly."""
-        bounds = self._content().layout.column_bounds(batch)
+        bounds = self._bounds_of(batch)
         first = max(0, bisect_right(bounds, output.start) - 1)
         last = min(len(bounds) - 1, bisect_left(bounds, output.end))
         return [column for column in range(first, last) if bounds[column] < bounds[column + 1]]
 
     def _write_body(self, batch: int, output: _OutputRange) -> None:
         """Write the part of a batch's body that lies in the output range."""
-        bounds = self._content().layout.column_bounds(batch)
+        bounds = self._bounds_of(batch)
         columns = self._columns_in(batch, output)
         if not columns:
             return
@@ -344,7 +389,7 @@ class LazyFile(View):
         if not missing:
             return self._encode_columns(batch, columns, output)
         is_small = self._bytes_of(batch, missing) <= GROUP_BYTES
-        bounds = content.layout.column_bounds(batch)
+        bounds = self._bounds_of(batch)
         with content.lock:  # threads that wait may find the values cached
             self._load(batch, missing, is_small)
             bodies = content.measures.in_threads(
@@ -370,7 +415,7 @@ class LazyFile(View):
         if missing:
             arrays = content.measures.read_and_measure([batch], missing, cache)
             self._hold([batch], missing, arrays)
-        bounds, bodies = content.layout.column_bounds(batch), {}
+        bounds, bodies = self._bounds_of(batch), {}
         for column in columns:
             low, high = bounds[column], bounds[column + 1]
             body = self._bodies.get((batch, column))
@@ -408,7 +453,7 @@ class LazyFile(View):
         is_remote = measures.batches[batch].is_remote
         if not (is_remote or self._is_copying):
             return
-        columns, bounds = list(missing), layout.column_bounds(batch)
+        columns, bounds = list(missing), self._bounds_of(batch)
         every = range(len(layout.shapes)) if self._is_copying else columns
         columns += [column for column in every if column > columns[-1]]
         count = self._batches_to_read(batch, every) if is_remote else 1
@@ -462,7 +507,7 @@ class LazyFile(View):
 
     def _bytes_of(self, batch: int, columns: Sequence[int]) -> int:
         """Return the length in bytes of columns of a batch in the file, at least 1."""
-        sizes = np.diff(self._content().layout.column_bounds(batch))
+        sizes = np.diff(self._bounds_of(batch))
         return max(1, int(sizes[list(columns)].sum()))
 
 
