@@ -77,11 +77,15 @@ def clear_tree(expression: pc.Expression) -> ExpressionNode | None:
         expression: An unbound expression.
 
     Returns:
-        None if the pickled form cannot be analysed, or a path names a column and a member.
+        None if the pickled form cannot be analysed, a path names a column and a member, or the
+        name of a member has a dot.
     """
     paths, tree = _analyse_expression(expression)
-    is_clear = paths is None or len({".".join(path) for path in paths}) == len(paths)
-    return tree if is_clear else None
+    if paths is None:
+        return tree
+    is_clear = len({".".join(path) for path in paths}) == len(paths)
+    has_dots = any("." in part for path in paths if len(path) > 1 for part in path)
+    return tree if is_clear and not has_dots else None
 
 
 def paths_in(expression: pc.Expression) -> frozenset[tuple[str, ...]] | None:

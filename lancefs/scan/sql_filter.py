@@ -35,7 +35,7 @@ from lancefs.scan.sql_literals import parse_number
 from lancefs.scan.sql_operands import Literal, Operand, read_column
 from lancefs.scan.sql_tokens import Refused, Token, tokenize
 from lancefs.table.row_metadata import ROW_METADATA
-from lancefs.table.schema import find_column
+from lancefs.table.schema import find_column, find_way
 
 # Parentheses, functions and the like inside each other: the parser is recursive.
 _DEEPEST = 100
@@ -356,7 +356,7 @@ class _Parser:
         while self._token.word in (".", "["):
             parts.append(self._parse_member())
         try:
-            return read_column(self._find(".".join(parts)), token.start)
+            return read_column(self._find(parts), token.start)
         except ColumnNotFound as error:
             if token.word in _UNSUPPORTED:
                 raise Refused(f"{token.text} is not supported in a filter", token.start) from None
@@ -403,8 +403,15 @@ class _Parser:
             return ListLiteral((), start)
         return ListLiteral(tuple(self._parse_items(*signs)), start)
 
-    def _find(self, name: str) -> tuple[Field, ...]:
-        """Find a column; capitals do not matter where only one column has the letters."""
+    def _find(self, parts: list[str]) -> tuple[Field, ...]:
+        """Find a column; capitals do not matter where only one column has the letters.
+
+        The parts may also be those of one name that has dots, and one part may be a path.
+        """
+        name = ".".join(parts)
+        is_column = any(field.name == name for field in self._fields)
+        if not is_column and (way := find_way(self._fields, parts)) is not None:
+            return way
         try:
             return find_column(self._fields, name)
         except ColumnNotFound:

@@ -15,10 +15,13 @@ from typing import Any
 import pyarrow as pa
 
 from lancefs.datafile.fields import Field
+from lancefs.table.schema import find_column
 
 
 def as_column(way: Sequence[Field]) -> Field:
     """Return a member of a struct as a column, named by its path: `user.age`.
+
+    A part that has a dot stands in backticks where the path would lead to another member.
 
     Args:
         way: The column, then the members down to the one that is meant; a column alone is itself.
@@ -27,8 +30,20 @@ def as_column(way: Sequence[Field]) -> Field:
     if not around:
         return member
     is_nullable = any(field.nullable for field in way)
-    name = ".".join(field.name for field in way)
+    name = _path_of(way)
     return replace(member, name=name, nullable=is_nullable, way=tuple(way))
+
+
+def _path_of(way: Sequence[Field]) -> str:
+    names = [field.name for field in way]
+    path = ".".join(names)
+    if any("." in name for name in names) and find_column(way[:1], path) != tuple(way):
+        return ".".join(_quoted(name) if "." in name else name for name in names)
+    return path
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def columns_and_members(columns: Iterable[Field]) -> Iterator[Field]:

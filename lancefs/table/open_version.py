@@ -173,7 +173,7 @@ class OpenVersion:
             return found
         if not isinstance(name, str):
             raise TypeError(f"a column is named by {name!r}; its name was expected")
-        if "." not in name:
+        if "." not in name and "`" not in name:
             return self.field(name)
         try:
             return as_column(find_column(self.fields, name))

@@ -5,6 +5,7 @@ Format page: table schema (`docs/src/format/table/schema.md`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
@@ -14,6 +15,8 @@ from lancefs.errors import ColumnNotFound, UnsupportedFeature
 
 # Key in the metadata of a column that this release does not read; the value is the reason.
 UNSUPPORTED = b"lancefs:unsupported"
+
+_PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 
 
 def arrow_schema(
@@ -64,6 +67,7 @@ def find_column(fields: Sequence[Field], name: str) -> tuple[Field, ...]:
     Args:
         fields: The columns of the table.
         name: Name of a column, which may contain dots, or path of a member: `user.address.city`.
+            Parts may stand in backticks, as a name with a dot that could be a path has to.
 
     Returns:
         The fields on the path: the column first, the column or member of the name last.
@@ -71,13 +75,46 @@ def find_column(fields: Sequence[Field], name: str) -> tuple[Field, ...]:
     Raises:
         ColumnNotFound: There is no such column; the message names similar ones.
     """
-    path = _find(fields, name)
+    path = _find(fields, name) or find_way(fields, _parts(name))
     if path is None:
         around = _longest(fields, name)
         is_nested = around and around[-1].children and around[-1].logical_type != "struct"
         hint = no_members(around) if is_nested else _nearest(fields, name)
         raise ColumnNotFound(f"there is no column {name!r}; {hint}")
     return path
+
+
+def find_way(fields: Sequence[Field], names: Sequence[str]) -> tuple[Field, ...] | None:
+    """Find a column, or a member of a struct, by its name and those of the structs around it.
+
+    Args:
+        fields: The columns of the table.
+        names: The name of the column, then those of members.
+
+    Returns:
+        The fields on the path; None if there is no such column, or no name.
+    """
+    way: list[Field] = []
+    for name in names:
+        found = next((field for field in fields if field.name == name), None)
+        if found is None:
+            return None
+        way.append(found)
+        fields = found.members
+    return tuple(way) or None
+
+
+def _parts(name: str) -> list[str]:
+    """Return the parts of a path with backticks, which are doubled in names; none of any other."""
+    parts, end = [], -1
+    while "`" in name and end < len(name):
+        found = _PART.match(name, end + 1)
+        if found is None or name[found.end() : found.end() + 1] not in ("", "."):
+            return []
+        end = found.end()
+        quoted, plain = found.groups()
+        parts.append(plain if quoted is None else quoted.replace("``", "`"))
+    return parts
 
 
 def no_members(way: Sequence[Field]) -> str:
@@ -112,14 +149,19 @@ def listed(fields: Sequence[Field]) -> str:
 
 
 def _find(fields: Sequence[Field], name: str) -> tuple[Field, ...] | None:
-    for field in fields:
-        if field.name == name:
-            return (field,)
-    for field in fields:
-        if name.startswith(field.name + ".") and field.members:
-            rest = _find(field.members, name[len(field.name) + 1 :])
-            if rest is not None:
-                return field, *rest
+    """Find a column by its name, or else a member by a path."""
+    found = next((field for field in fields if field.name == name), None)
+    return _find_member(fields, name) if found is None else (found,)
+
+
+def _find_member(fields: Sequence[Field], path: str) -> tuple[Field, ...] | None:
+    """Find a member below some fields; a dot of the path ends a name rather than is part of it."""
+    around = [field for field in fields if path.startswith(field.name + ".")]
+    for field in sorted(around, key=lambda field: len(field.name)):
+        rest = path[len(field.name) + 1 :]
+        below = _find_member(field.members, rest) or find_way(field.members, [rest])
+        if below is not None:
+            return field, *below
     return None
 
 
