@@ -382,6 +382,24 @@ def test_structs_are_never_null(tmp_path: Path) -> None:
     assert rows.to_pylist() == [{"a": 1, "none": {}}, {"a": 3, "none": {}}]
 
 
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_a_struct_of_which_more_members_are_stored_is_refused(
+    is_listed: bool, tmp_path: Path
+) -> None:
+    """So releases up to 0.27 wrote slices of arrays; they read the wrong members."""
+    columns = [
+        ColumnOf([PageOf(3, lists(3), [bytes_of([1, 2, 3])])]),
+        ColumnOf([PageOf(3, pb.ArrayEncoding(struct=pb.SimpleStruct()))]),
+        ColumnOf([PageOf(5, no_nulls(flat(8)), [b"\1\2\3\4\5"])]),
+    ]
+    container = write_file(tmp_path / "t.lance", columns)
+    what = Field(1, "s", "struct", children=(Field(2, "a", "int8"),))
+    if is_listed:
+        what = Field(0, "c", "list", children=(what,))
+    with pytest.raises(UnsupportedFeature, match="the struct s of 3 rows with 5 of a; Lance"):
+        read(container, what, [(0, 2)])
+
+
 def test_a_column_without_pages_is_empty(tmp_path: Path) -> None:
     container = write_file(tmp_path / "t.lance", [ColumnOf([]), ColumnOf([])])
     for what in (LIST, Field(0, "c", "dict:string:int8:false"), Field(0, "c", "string")):

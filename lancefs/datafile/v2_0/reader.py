@@ -275,10 +275,28 @@ class ArrayReader(PointReader):
 
     def _read_struct(self, field: Field, ranges: Sequence[RowRange]) -> Reads[pa.Array]:
         """Read a struct, which is never null in a data file 2.0."""
+        self._check_members(field)
         members = yield from together([self._read(member, ranges) for member in field.children])
         return pa.Array.from_buffers(
             field.storage_type, count_rows(ranges), [None], 0, children=members
         )
+
+    def _check_members(self, field: Field) -> None:
+        """Refuse a struct whose members have more rows, of which its own are not known.
+
+        Releases up to 0.27 wrote a slice of an array of structs with the members of all the array.
+        """
+        if field.id not in self.columns:
+            return
+        rows = self.container.column(self.columns[field.id]).first_rows[-1]
+        for member in field.children:
+            if member.id in self.columns:
+                found = self.container.column(self.columns[member.id]).first_rows[-1]
+                if found > rows:
+                    raise UnsupportedFeature(
+                        f"the struct {field.name} of {rows} rows with {found} of {member.name}; "
+                        "Lance before 0.30 wrote slices so: write the rows anew from their source"
+                    )
 
     def _read_validity(self, field: Field, ranges: Sequence[RowRange]) -> Reads[pa.Array]:
         """Read which lists are null, without their items, or structs, of which none is."""
