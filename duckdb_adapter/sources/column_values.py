@@ -88,7 +88,8 @@ def are_values_cached(rows: Rows) -> bool:
 def is_countable(kind: pa.DataType) -> bool:
     """Whether values of a type can be counted quickly, besides strings with dictionaries."""
     is_whole = pa.types.is_integer(kind) and not pa.types.is_uint64(kind)
-    return is_whole or pa.types.is_date32(kind) or decimal64_type(kind) is not None
+    is_stored_whole = pa.types.is_date32(kind) or decimal64_type(kind) is not None
+    return is_whole or is_stored_whole or pa.types.is_boolean(kind)
 
 
 def stored_type(kind: pa.DataType) -> pa.DataType:
@@ -236,12 +237,16 @@ def _counted(
 
 
 def _stored(array: pa.Array) -> pa.Array:
-    """Return numbers as they are stored; dictionaries as they are."""
+    """Return numbers as they are stored, flags as 0 and 1; dictionaries as they are."""
+    if pa.types.is_boolean(array.type):
+        return array.cast(pa.uint8())
     is_coded = pa.types.is_dictionary(array.type)
     return array if is_coded else array.view(stored_type(array.type))
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return values of a column, numbers as stored."""
+    """Return values of a column, given as `_stored` has them."""
+    if pa.types.is_boolean(kind):
+        return array_of(values, pa.uint8()).cast(kind)
     kind = (decimal64_type(kind) or kind) if is_countable(kind) else pa.string()
     return array_of(values, stored_type(kind)).view(kind)

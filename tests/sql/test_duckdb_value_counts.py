@@ -56,6 +56,7 @@ def _rows(count: int = ROWS, seed: int = 3) -> pa.Table:
                 [{"Status": s, "try": n % 3, "at": f"u{n}"} for n, s in enumerate(status)]
             ),
             "latency": pa.array(random.random(count)),
+            "ok": pa.array(drawn([True, False, None])),
         }
     )
 
@@ -103,6 +104,10 @@ COUNTED = [
     "SELECT req.status, count(*) FROM {t} GROUP BY 1 ORDER BY 1",
     "SELECT count(*), sum(req.status) FROM {t} WHERE req.STATUS > 200",
     "SELECT req.status AS s, max(t.req.try), min(level) FROM {t} t GROUP BY s ORDER BY s",
+    "SELECT ok, count(*) FROM {t} GROUP BY ok ORDER BY ok",
+    "SELECT level, count(*) FROM {t} WHERE ok GROUP BY level ORDER BY ALL",
+    "SELECT count(*), count(ok), bool_and(ok), sum(ok::INT) FILTER (level = 'info') FROM {t}",
+    "SELECT sum(port) FROM {t} WHERE NOT ok OR level = 'warn'",
     "SELECT level FROM {t} WHERE level < 'a' GROUP BY ALL",
     "SELECT max(level) FROM {t} WHERE level < 'a'",
     "SELECT count(*) FROM {t} WHERE level = $1",
