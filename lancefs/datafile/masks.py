@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.datafile.arrays import bitmap, stored_values, strings_of, valid_slots
+from lancefs.datafile.arrays import bitmap, mask_of, stored_values, strings_of, valid_slots
 from lancefs.datafile.buffers import Mask, dtype_of, to_arrow_numbers
 from lancefs.datafile.kernels import keep, keep_strings, slots_of
 
-_KernelKind: TypeAlias = Literal["fixed", "string", "struct", "dictionary", "other"]
+_KernelKind: TypeAlias = Literal["fixed", "bits", "string", "struct", "dictionary", "other"]
 
 # Below this share of kept slots, taking slots by position is faster than scanning the mask.
 _FEW = 1 / 8
@@ -58,6 +58,9 @@ def _kept(array: pa.Array, kept: Mask) -> pa.Array:
         bounds, text = keep_strings(*strings_of(array), kept)
         buffers = [validity, pa.py_buffer(bounds), pa.py_buffer(text)]
         return pa.Array.from_buffers(array.type, len(bounds) - 1, buffers, nulls)
+    if kind == "bits":  # Arrow looks at each bit, in ten times the time
+        flags = keep(mask_of(array), kept)
+        return pa.Array.from_buffers(array.type, len(flags), [validity, bitmap(flags)], nulls)
     values = keep(stored_values(array, dtype_of(array.type.bit_width // 8)), kept)
     buffers = [validity, pa.py_buffer(values)]
     return pa.Array.from_buffers(array.type, len(values), buffers, nulls)
@@ -76,6 +79,8 @@ def _plain_kind(data_type: pa.DataType) -> _KernelKind:
         return "other"
     if pa.types.is_dictionary(data_type):
         return "dictionary"
+    if pa.types.is_boolean(data_type):
+        return "bits"
     if pa.types.is_string(data_type) or pa.types.is_binary(data_type):
         return "string"
     if pa.types.is_struct(data_type):

@@ -29,6 +29,7 @@ ARRAYS = {
     "decimal": pa.array(NUMBERS).cast(pa.decimal128(30, 2)),
     "half": pa.array(NUMBERS.astype(np.float16)),
     "bool": pa.array([True, None, False, True] * (ROWS // 4)),
+    "flags": pa.array(NUMBERS < 40),
     "binary of 3": pa.array([b"abc", b"def"] * (ROWS // 2), pa.binary(3)),
     "binary of 0": pa.array([b""] * ROWS, pa.binary(0)),
     "short strings": pa.array([str(row) for row in range(ROWS)]),
