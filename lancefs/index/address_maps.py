@@ -8,7 +8,7 @@ stable row ids, the "fragment" of a row id is its upper half.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,17 +34,25 @@ class AddressMap:
 
     Args:
         data: The serialized map.
+        wanted: Ids of the fragments whose bitmaps are parsed; None for all.
 
     Attributes:
-        bitmaps: The id of each fragment, and the offsets of rows in it.
+        fragments: The ids of all fragments.
+        bitmaps: The id of each fragment that is wanted, and the offsets of rows in it.
 
     Raises:
         CorruptFile: The bytes are not a map.
         UnsupportedFeature: An entry stands for all rows of a fragment.
     """
 
-    def __init__(self, data: bytes) -> None:
-        self.bitmaps = [(number, _bitmap(number, part)) for number, part in _entries(data)]
+    def __init__(self, data: bytes, wanted: Set[int] | None = None) -> None:
+        parts = list(_entries(data))
+        self.fragments = [number for number, _ in parts]
+        self.bitmaps = [
+            (number, _bitmap(number, part))
+            for number, part in parts
+            if wanted is None or number in wanted
+        ]
         self._size = len(data)
 
     @property

@@ -7,7 +7,7 @@ Format page: bitmap index (`docs/src/format/index/scalar/bitmap.md`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 import numpy as np
 import pyarrow as pa
@@ -113,11 +113,12 @@ class Bitmap:
                 return None
         return np.concatenate([np.empty(0, np.uint64), *(one.addresses() for one in maps)])
 
-    def maps_of(self, pages: Ints) -> Iterator[AddressMap]:
+    def maps_of(self, pages: Ints, wanted: Set[int] | None = None) -> Iterator[AddressMap]:
         """Yield the rows that have some values, value by value.
 
         Args:
             pages: The positions of the values.
+            wanted: Ids of the fragments whose rows are wanted; None for all.
 
         Raises:
             CorruptFile: The index is damaged.
@@ -127,7 +128,7 @@ class Bitmap:
             few = len(pages) <= COUNTED
             with locating(self._file.url):
                 bitmaps = self._kept_bitmaps(group) if few else self._bitmaps(as_ranges(group))
-                yield from (AddressMap(data) for data in bitmaps)
+                yield from (AddressMap(data, wanted) for data in bitmaps)
 
     def _count(self, pages: Ints) -> list[int]:
         return [one.num_rows for one in self.maps_of(pages)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -31,7 +31,7 @@ _BITMAPS_SHARE = 1 / 4096
 # Rows of BTREE indices that are always read for a filter on several columns, and those that are
 # read in the time in which a row that another index names is tested.
 _FEW_TREE_ROWS = 16 * 1024
-_TREE_ROWS_A_ROW = 32
+_TREE_ROWS_A_ROW = 8
 
 # Returns the reader of a fragment.
 ReaderOf = Callable[[int], FragmentReader]
@@ -131,7 +131,8 @@ def _count_in(
         if opened.rows_in(pages) > indices.max_read:
             return None
     if isinstance(opened, Bitmap) and indices.coverage.has_addresses(segment):
-        named = _named_bitmaps(indices, segment, opened, pages, reader_of)
+        covered = set(segment.covered.tolist())
+        named = _named_bitmaps(indices, segment, opened, pages, covered, reader_of)
         return sum(count_live(bitmap, reader_of(number).deleted) for number, bitmap in named)
     found = _named_offsets(indices, segment, opened, test, pages)
     if found is None:
@@ -147,22 +148,23 @@ def _named_bitmaps(
     segment: IndexSegment,
     opened: Bitmap,
     pages: Ints,
+    wanted: Set[int],
     reader_of: ReaderOf,
 ) -> Iterator[tuple[int, BitMap]]:
-    """Yield the rows that have some values, in fragments that a segment covers.
+    """Yield the rows that have some values, in the wanted ones of the fragments that are covered.
 
     Raises:
         CorruptFile: The segment is damaged, or names a row that cannot be.
     """
     others = opened.others(pages)
     if len(others) >= len(pages):
-        yield from _checked_bitmaps(indices, segment, opened, pages, reader_of)
+        yield from _checked_bitmaps(indices, segment, opened, pages, wanted, reader_of)
         return
     from pyroaring import BitMap
 
     excluded = TestedRows()  # each row has one value
-    excluded.add_bitmaps(_checked_bitmaps(indices, segment, opened, others, reader_of))
-    for number in segment.covered.tolist():
+    excluded.add_bitmaps(_checked_bitmaps(indices, segment, opened, others, wanted, reader_of))
+    for number in wanted:
         rows = BitMap(range(reader_of(number).physical_rows))
         yield number, rows - excluded.bitmap_of(number)
 
@@ -172,19 +174,20 @@ def _checked_bitmaps(
     segment: IndexSegment,
     opened: Bitmap,
     pages: Ints,
+    wanted: Set[int],
     reader_of: ReaderOf,
 ) -> Iterator[tuple[int, BitMap]]:
-    """Yield the rows that a segment names in fragments that it covers, value by value.
+    """Yield the rows that a segment names in some fragments that it covers, value by value.
 
     Raises:
         CorruptFile: The segment is damaged, or names a row that cannot be.
     """
-    maps = list(opened.maps_of(pages))
-    indices.coverage.check_fragments(segment, (number for one in maps for number, _ in one.bitmaps))
-    covered = set(segment.covered.tolist())
+    maps = list(opened.maps_of(pages, wanted))
+    named = (number for one in maps for number in one.fragments)
+    indices.coverage.check_fragments(segment, named)
     for one in maps:
         for fragment_id, bitmap in one.bitmaps:
-            if fragment_id not in covered or not bitmap:
+            if not bitmap:
                 continue
             rows = reader_of(fragment_id).physical_rows
             if bitmap.max() >= rows:
@@ -229,14 +232,26 @@ def _count_joined(indices: TableIndices, predicate: Predicate, reader_of: Reader
     # What only some of them cover is scanned with their help.
     if any(one != covered[0] for one in covered) or _is_scanned(indices, predicate, plans):
         return None
-    found = dict[int, TestedRows]()
-    for test in tests_of(predicate):
-        rows = _tested_rows(indices, plans[id(test)], test, reader_of)
-        if rows is None:
-            return None
-        found[id(test)] = rows
+    found, left = dict[int, TestedRows](), set(covered[0])
+    parts = predicate.parts if isinstance(predicate, AllOf) else [predicate]
+
+    def order(part: Predicate) -> tuple[bool, int]:  # only bitmaps are read by their fragments
+        has_bitmaps = any(plans[id(test)].source.kind == "Bitmap" for test in tests_of(part))
+        return has_bitmaps, _fewest_rows(part, plans)
+
+    for part in sorted(parts, key=order):
+        there = set[int]()
+        for test in tests_of(part):
+            rows = _tested_rows(indices, plans[id(test)], test, left, reader_of)
+            if rows is None:
+                return None
+            found[id(test)] = rows
+            there |= rows.fragments
+        left &= there  # in other fragments no row passes all parts
+        if not left:
+            break
     count = 0
-    for number in covered[0]:
+    for number in left:
         reader = reader_of(number)
         passing = rows_of_fragment(
             predicate, lambda test: found[id(test)], number, reader.physical_rows
@@ -265,20 +280,28 @@ def _fewest_rows(predicate: Predicate, plans: Mapping[int, Plan]) -> int:
 
 
 def _tested_rows(
-    indices: TableIndices, plan: Plan, test: ColumnTest, reader_of: ReaderOf
+    indices: TableIndices,
+    plan: Plan,
+    test: ColumnTest,
+    among: Set[int],
+    reader_of: ReaderOf,
 ) -> TestedRows | None:
-    """Return the rows that pass a test; None if an index does not tell."""
+    """Return the rows of some fragments that pass a test; None if an index does not tell."""
     found = TestedRows()
     for segment, opened, pages in plan.segments:
+        wanted = among & set(segment.covered.tolist())
+        if not wanted:
+            continue
         try:
             if isinstance(opened, Bitmap) and indices.coverage.has_addresses(segment):
-                found.add_bitmaps(_named_bitmaps(indices, segment, opened, pages, reader_of))
+                named = _named_bitmaps(indices, segment, opened, pages, wanted, reader_of)
+                found.add_bitmaps(named)
                 continue
-            named = _named_offsets(indices, segment, opened, test, pages)
+            offsets = _named_offsets(indices, segment, opened, test, pages)
         except LanceError as error:
             indices.give_up(segment, error)
             return None
-        if named is None:
+        if offsets is None:
             return None
-        found.add_offsets(named)
+        found.add_offsets(offsets)
     return found

@@ -20,6 +20,9 @@ from lancefs.index.predicates import AllOf, ColumnTest, Predicate
 if TYPE_CHECKING:
     from pyroaring import BitMap
 
+# A mask of all rows of a fragment takes as long as a bitmap of so many times fewer of them.
+_SPARSE = 32
+
 FragmentRows: TypeAlias = "BitMap | Mask"
 
 
@@ -45,6 +48,11 @@ class TestedRows:
         for number, rows in offsets:
             self.offsets.setdefault(number, []).append(rows)
 
+    @property
+    def fragments(self) -> set[int]:
+        """Ids of the fragments with rows."""
+        return {*self.bitmaps, *self.offsets}
+
     def bitmap_of(self, fragment_id: int) -> BitMap:
         """Return the rows of a fragment that were added as bitmaps."""
         from pyroaring import BitMap
@@ -59,9 +67,11 @@ class TestedRows:
             fragment_id: Its id.
             length: Its rows, deleted ones included.
         """
-        bitmap, offsets = self.bitmap_of(fragment_id), self.offsets.get(fragment_id)
-        if offsets is None:
-            return bitmap
+        from pyroaring import BitMap
+
+        bitmap, offsets = self.bitmap_of(fragment_id), self.offsets.get(fragment_id, [])
+        if sum(map(len, offsets)) * _SPARSE <= length:
+            return BitMap.union(bitmap, *(BitMap(rows.astype(np.uint32)) for rows in offsets))
         mask = _mask(bitmap, length)
         for rows in offsets:
             mask[rows] = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import lance
 import numpy as np
@@ -56,9 +57,9 @@ def test_rows_of_many_values_are_not_counted_one_by_one(
     counted: list[int] = []
     maps_of = Bitmap.maps_of
 
-    def spy(self: Bitmap, pages: np.ndarray) -> object:
+    def spy(self: Bitmap, pages: np.ndarray, *others: Any) -> object:
         counted.append(len(pages))
-        return maps_of(self, pages)
+        return maps_of(self, pages, *others)
 
     monkeypatch.setattr(Bitmap, "maps_of", spy)
     lance.write_dataset(pa.table({"value": np.arange(60_000) % 999}), tmp_path / "t.lance")

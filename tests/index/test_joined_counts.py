@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import lancefs
+from lancefs.index import address_maps
 
 ROWS = 30_000
 KINDS = {"n": "BTREE", "cat": "BITMAP", "flag": "BITMAP", "tags": "LABEL_LIST"}
@@ -106,3 +107,27 @@ def test_rows_that_changed_since_are_counted(path: str, tmp_path: Path) -> None:
         dataset = lancefs.open(copy)
         for filter in _COUNTED:
             assert dataset.count_rows(filter) == dataset.count_rows(filter, use_index=False), filter
+
+
+def test_bitmaps_of_fragments_without_a_row_of_another_condition_are_not_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "t.lance")
+    numbers = np.arange(3000)
+    table = pa.table({"n": numbers, "cat": pa.array([f"c{one % 3}" for one in numbers])})
+    lance.write_dataset(table, path, max_rows_per_file=1000)
+    for name in ("n", "cat"):
+        lance.dataset(path).create_scalar_index(name, KINDS[name])
+    filter = "n > 2990 and cat in ('c1', 'c2')"
+    expected = lancefs.open(path).count_rows(filter)  # counts each bitmap, once
+    assert expected == 6
+    parsed: list[int] = []
+    original = address_maps._bitmap
+
+    def spy(fragment_id: int, data: bytes) -> object:
+        parsed.append(fragment_id)
+        return original(fragment_id, data)
+
+    monkeypatch.setattr(address_maps, "_bitmap", spy)
+    assert lancefs.open(path).count_rows(filter) == expected
+    assert parsed == [2]  # that of c0: all rows less these
