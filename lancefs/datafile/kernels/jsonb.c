@@ -22,8 +22,13 @@ typedef struct {
     int64_t size, capacity;
 } writer;
 
-static const double POWERS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,
-                                1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19};
+/* Those that are exact, so that a quotient of one of them and a whole number below 2^53 is rounded
+ * once, as the text of the quotient is when it is read. */
+static const double POWERS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+#define LARGEST_WHOLE 9007199254740992.0 /* 2^53 */
+#define MOST_PLACES 19                   /* of a unit that 64 bits hold */
 
 static inline void put(writer *to, const void *text, int64_t size) {
     if (to->size + size <= to->capacity)
@@ -94,23 +99,50 @@ static void put_integer(writer *to, uint64_t value, int64_t least_digits) {
     put(to, digits + at, 20 - at);
 }
 
-/* Write a number with at most `SAFE_DIGITS` digits, of which there is one for a double at most. */
-static int put_short_double(writer *to, double value) {
+static void put_fixed(writer *to, uint64_t number, int places) {
+    for (; places && number % 10 == 0; places--)
+        number /= 10;
+    const uint64_t unit = (uint64_t)POWERS[places];
+    put_integer(to, number / unit, 1);
+    put_byte(to, '.');
+    put_integer(to, number % unit, places ? places : 1);
+}
+
+/* Write a number between 0.00001 and 10^15 if it has up to 16 digits, of which the text is told by
+ * arithmetic; else return the digits that it has at least.
+ *
+ * Of the numbers with 15 digits, the nearest one is the only one that may read back. Those with 16
+ * digits may be several; if just one of them does, it is the one. */
+static int put_short_double(writer *to, double value, uint64_t bits) {
     if (value >= 1e15 || value < 1e-5)
+        return SAFE_DIGITS;
+    const int power = (int)(bits >> 52 & 0x7FF) - 1023;
+    int places = 14 - ((power * 1233 + (1 << 20)) / 4096 - (1 << 8)); /* by log10(2) */
+    while (places > 0 && value * POWERS[places] >= 1e15)
+        places--;
+    while (value * POWERS[places + 1] < 1e15)
+        places++;
+    const double whole = floor(value * POWERS[places] + 0.5);
+    if (places >= MOST_PLACES)
+        return SAFE_DIGITS;
+    if (whole / POWERS[places] == value) {
+        put_fixed(to, (uint64_t)whole, places);
         return 0;
-    for (int digits = 0; digits < 20; digits++) {
-        const double scaled = value * POWERS[digits];
-        if (scaled >= 1e15)
-            return 0;
-        const double whole = floor(scaled + 0.5);
-        if (whole / POWERS[digits] != value)
-            continue;
-        const uint64_t number = (uint64_t)whole, unit = (uint64_t)POWERS[digits];
-        put_integer(to, number / unit, 1);
-        put_byte(to, '.');
-        put_integer(to, number % unit, digits ? digits : 1);
-        return 1;
     }
+    places++;
+    const double low = floor(value * POWERS[places]) - 1;
+    if (low + 3 > LARGEST_WHOLE)
+        return SAFE_DIGITS + 1;
+    int count = 0;
+    uint64_t found = 0;
+    for (int step = 0; step < 4; step++)
+        if ((low + step) / POWERS[places] == value) {
+            found = (uint64_t)(low + step);
+            count++;
+        }
+    if (count != 1)
+        return count ? SAFE_DIGITS + 1 : MOST_DIGITS;
+    put_fixed(to, found, places);
     return 0;
 }
 
@@ -142,12 +174,12 @@ static void put_digits(writer *to, const uint8_t *digits, int64_t count, int64_t
         put_byte(to, '0');
 }
 
-/* Write a number by the fewest digits that read back. */
-static int put_long_double(writer *to, double value, uint64_t bits) {
+/* Write a number by the fewest digits that read back, of which there are `least` at least. */
+static int put_long_double(writer *to, double value, uint64_t bits, int least) {
     const uint64_t fraction = bits & 0xFFFFFFFFFFFFF, power = bits >> 52 & 0x7FF;
     if (power == 0 || fraction == 0) /* the nearest short number may not be the one that reads back */
         return 0;
-    for (int count = SAFE_DIGITS; count <= MOST_DIGITS; count++) {
+    for (int count = least; count <= MOST_DIGITS; count++) {
         char text[40];
         snprintf(text, sizeof text, "%.*e", count - 1, value);
         if (count < MOST_DIGITS && strtod(text, NULL) != value)
@@ -181,7 +213,8 @@ static int put_double(writer *to, const uint8_t *data) {
         put(to, "0.0", 3);
         return 1;
     }
-    return put_short_double(to, value) || put_long_double(to, value, bits);
+    const int least = put_short_double(to, value, bits);
+    return least == 0 || put_long_double(to, value, bits, least);
 }
 
 static int put_number(writer *to, const uint8_t *data, int64_t size) {

@@ -93,16 +93,22 @@ _c_write_json = c_function("write_json", "ints number bytes number bytes out num
 def _compiled_write_json(offsets: Ints, data: Array, valid: Mask | None) -> tuple[Ints, Array]:
     count = len(offsets) - 1
     ends, is_left = np.zeros(count + 1, np.int64), np.zeros(count, np.bool_)
-    size = 2 * int(offsets[-1] - offsets[0]) + 4 * count  # of most texts
+    # Most texts have fewer bytes than their values, but for long numbers and escapes.
+    size = int(offsets[-1] - offsets[0]) * 5 // 4 + 4 * count
     while True:
         text = empty(size, np.uint8)
         needed = _c_write_json(offsets, count, data, len(data), valid, text, size, ends, is_left)
         if needed <= size:
             break
         size = needed
-    text = text[:needed]
     left = np.flatnonzero(is_left)
-    return _with_others(ends, text, left, offsets, data) if len(left) else (ends, text)
+    if len(left):
+        return _with_others(ends, text[:needed], left, offsets, data)
+    if 4 * needed >= 3 * size:
+        return ends, text[:needed]
+    exact = empty(needed, np.uint8)  # what was allocated for more would be held as long
+    exact[:] = text[:needed]
+    return ends, exact
 
 
 def _with_others(
