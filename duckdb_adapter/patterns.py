@@ -8,15 +8,19 @@ from __future__ import annotations
 import os
 import re
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
 
 from duckdb_adapter.open_names import find_table
 from duckdb_adapter.paths import TableName, parse_name, protocol_of
 from duckdb_adapter.storage import Storage
 from lancefs.errors import NotALanceTable
 from lancefs.storage import Store
-from lancefs.storage.filesystems import is_folder, open_url
+from lancefs.storage.filesystems import in_turn, is_folder, open_url
 from lancefs.storage.retries import retry
 from lancefs.table.versions import VERSIONS
+
+if TYPE_CHECKING:
+    import fsspec
 
 # What may follow the suffix is for the store to read, as in `t.lance?ddbTableName=commits`.
 _QUERY = re.compile(r"\.lance\?.*")
@@ -78,6 +82,12 @@ def _is_table(name: str, pattern: TableName, storage: Storage) -> bool:
         return False
 
 
+def _glob(fs: fsspec.AbstractFileSystem, path: str) -> dict[str, Any]:
+    with in_turn(fs):
+        found: dict[str, Any] = fs.glob(path, detail=True)
+    return found
+
+
 def _matches(pattern: TableName, storage: Storage) -> list[str]:
     fs, path = open_url(pattern.url, storage(pattern.url))
     signs = _SIGNS.search(path)
@@ -85,7 +95,7 @@ def _matches(pattern: TableName, storage: Storage) -> list[str]:
         return []
     start = path.rfind("/", 0, signs.start()) + 1
     fs.invalidate_cache(path[:start])
-    found = retry(lambda: fs.glob(path, detail=True), pattern.url)
+    found = retry(lambda: _glob(fs, path), pattern.url)
     # What the pattern is within the URL: before and after it, tables are spelled as it is.
     before, _, after = pattern.url.rpartition(path[start:])
     is_local = Store(fs, path).is_local

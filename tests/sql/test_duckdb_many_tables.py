@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 import threading
 import uuid
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.tar import TarFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from roads import ROADS, connect
@@ -23,10 +25,12 @@ from store_doubles import SlowFileSystem
 import duckdb_adapter
 import lancefs
 from duckdb_adapter import open_names, version_cache
+from duckdb_adapter.patterns import expand
 from duckdb_adapter.sources.rows import Rows
 from duckdb_adapter.sources.unions import TableUnion
 from duckdb_adapter.storage import GivenStorage
 from lancefs.filesystem import LanceFileSystem
+from lancefs.storage.filesystems import in_turn
 from lancefs.table.dictionary_columns import ENCODED
 
 FIRST = pa.table({"id": pa.array([1, 2], pa.int32()), "city": ["Gent", "Lyon"]})
@@ -361,3 +365,22 @@ def test_any_union_by_name_is_that_of_parquet(
     )
     with connect(ROADS[0]) as con:
         both(con, query, lake)
+
+
+def test_a_pattern_waits_for_other_requests_of_the_same_connection(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an archive, as over FTP, all requests go through one open file."""
+    with tarfile.open(tmp_path / "lake.tar", "w") as archive:
+        archive.add(lake / "a.lance", "a.lance")
+    glob, are_in_turn = TarFileSystem.glob, []
+
+    def watched(fs: Any, path: str, **options: Any) -> Any:
+        turn: Any = in_turn(fs)
+        are_in_turn.append(turn._own().locked())
+        return glob(fs, path, **options)
+
+    monkeypatch.setattr(TarFileSystem, "glob", watched)
+    found = expand(f"tar://*.lance::file://{tmp_path}/lake.tar", GivenStorage({}), is_claimed=True)
+    assert found == [f"tar://a.lance::file://{tmp_path}/lake.tar"]
+    assert are_in_turn == [True]
