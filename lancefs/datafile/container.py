@@ -100,8 +100,10 @@ class Container:
         with locating(file.url, "footer"):
             self._tail_start, self._tail = file.read_tail(TAIL)
             self.footer = self._read_footer()
-            if file.store.is_local:  # nothing keeps the file's memory that can be read again
-                self._tail_start, self._tail = file.size, self._tail[:0].copy()
+            # Nothing keeps memory that can be read again: the file's, or the end of a remote one.
+            start = file.size if file.store.is_local else self._metadata_start()
+            self._tail = self._tail[start - self._tail_start :].copy()
+            self._tail_start = start
         self._columns: dict[int, ColumnPages] = {}
         self._page_bytes: dict[int, int] = {}  # of these columns
         self._descriptor: schema_pb2.FileDescriptor | None = None
@@ -186,6 +188,12 @@ class Container:
         if min(ranges)[0] < shift:
             return None
         return [self._tail[start - shift : end - shift] for start, end in ranges]
+
+    def _metadata_start(self) -> int:
+        """Return where the metadata begin that are in the tail."""
+        footer, tail = self.footer, self._tail_start
+        starts = [start for start, _ in (*footer.columns, *footer.global_buffers) if start >= tail]
+        return min(starts, default=tail)
 
     def _read_footer(self) -> ContainerFooter:
         size = self.file.size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -46,7 +46,7 @@ class File:
     A local file is read or mapped at the first read, and held as `open_files` says. Of a remote
     file with a stamp, `read_whole` and `read_tail` cache their results, in one cache of
     `CACHE_BUDGET` bytes for the process, until they are evicted or `forget` is called. `read`
-    caches nothing.
+    caches nothing, and finds there what `read_tail` read of the same file.
 
     Args:
         store: The directory that contains the file.
@@ -67,6 +67,7 @@ class File:
         self._size = size
         self._local: LocalFile | None = None
         self._held: tuple[int, Bytes] | None = None  # see `holding_tails`
+        self._tail_start: int | None = None  # of what `read_tail` read
 
     def __repr__(self) -> str:
         return f"File({mask_secrets(self.url)!r})"
@@ -176,8 +177,8 @@ class File:
         """Return the last bytes of the file; cache them if it is remote and has a stamp.
 
         Args:
-            length: Number of bytes, at least; `tail` may ask for more. A shorter file is read
-                whole.
+            length: Number of bytes, at least; `tail` may ask for more. A file that is not much
+                longer is read whole.
 
         Returns:
             The offset of the first byte, and the bytes.
@@ -187,19 +188,40 @@ class File:
             ReadFailed: A request failed, also after retries.
         """
         size = self.size
-        length = max(length, self.tail)
-        start = max(0, size - length)
+        start = self.tail_start(length, size)
         if self.store.is_local:
             return start, self.read([(start, size)])[0]
-        return start, self._cached(("tail", length), lambda: self.read([(start, size)])[0])
+        data = self._cached(("tail", start), lambda: self.read([(start, size)])[0])
+        self._tail_start = start
+        return start, data
+
+    def tail_start(self, length: int, size: int) -> int:
+        """Return the offset of the first byte that `read_tail` reads of a file of some bytes.
+
+        Of a remote file it is 0 where a request for the bytes before would take longer than these.
+        """
+        start = max(0, size - max(length, self.tail))
+        return 0 if start <= GAP and not self.store.is_local else start
+
+    @property
+    def held(self) -> tuple[int, Bytes] | None:
+        """The end of a remote file that is in memory: its offset and bytes; None if none is."""
+        if self._held is not None or self._tail_start is None or self.stamp is None:
+            return self._held
+        cached = _CACHE.peek(self._key("tail", self._tail_start))
+        return None if cached is None else (self._tail_start, cached[1])
 
     def _cached(self, part: tuple[object, ...], read: Callable[[], Bytes]) -> Bytes:
         """Return a part of a remote file through the cache, or uncached if there is no stamp."""
         if self.stamp is None:
             return read()
         fs = self.store.fs
-        key = (id(fs), self.store.full(self.path), self._size, self.stamp, *part)
-        return _CACHE.get(key, lambda: (fs, read()), lambda entry: len(entry[1]) + 500)[1]
+        return _CACHE.get(
+            self._key(*part), lambda: (fs, read()), lambda entry: len(entry[1]) + 500
+        )[1]
+
+    def _key(self, *part: object) -> tuple[object, ...]:
+        return id(self.store.fs), self.store.full(self.path), self._size, self.stamp, *part
 
     def _remote_size(self) -> int:
         fs, path = self.store.fs, self.store.full(self.path)
@@ -302,6 +324,7 @@ def read_all(wanted: Sequence[tuple[File, Sequence[ByteRange]]]) -> list[list[By
     counters = counters_in_use()
     results: list[list[Bytes]] = [[] for _ in wanted]
     remote: dict[Store, dict[str, list[int]]] = {}  # positions in `wanted`, by store and file
+    held: dict[int, tuple[int, Bytes]] = {}  # by position
     for position, (file, ranges) in enumerate(wanted):
         if counters is not None and not isinstance(ranges, SparseRanges):
             counters.bytes += sum([end - start for start, end in ranges])
@@ -309,17 +332,19 @@ def read_all(wanted: Sequence[tuple[File, Sequence[ByteRange]]]) -> list[list[By
             results[position] = file.local.read(ranges)
         elif ranges:
             _check_bounds(file, ranges)
-            held = file._held
-            if held is not None and all(start >= held[0] for start, _ in ranges):
-                results[position] = cut([held], ranges)
-                continue
+            end = file.held
+            if end is not None:
+                held[position] = end
+                if all(start >= end[0] for start, _ in ranges):
+                    results[position] = cut([end], ranges)
+                    continue
             remote.setdefault(file.store, {}).setdefault(file.path, []).append(position)
     for store, files in remote.items():
         merged = [
             (path, start, end)
             for path, positions in files.items()
             for start, end in coalesce(
-                (r for position in positions for r in wanted[position][1]), GAP
+                (r for at in positions for r in _before(wanted[at][1], held.get(at))), GAP
             )
         ]
         if counters is not None:
@@ -329,8 +354,20 @@ def read_all(wanted: Sequence[tuple[File, Sequence[ByteRange]]]) -> list[list[By
             blocks[path].append((start, data))
         for path, positions in files.items():
             for position in positions:
-                results[position] = cut(blocks[path], wanted[position][1])
+                end = held.get(position)
+                own = blocks[path] if end is None else [*_upto(blocks[path], end[0]), end]
+                results[position] = cut(own, wanted[position][1])
     return results
+
+
+def _before(ranges: Sequence[ByteRange], held: tuple[int, Bytes] | None) -> Iterable[ByteRange]:
+    """Return the ranges that begin before the end of a file that is held."""
+    return ranges if held is None else [one for one in ranges if one[0] < held[0]]
+
+
+def _upto(blocks: list[tuple[int, Bytes]], limit: int) -> list[tuple[int, Bytes]]:
+    """Return the blocks that begin before a byte."""
+    return [block for block in blocks if block[0] < limit]
 
 
 @contextmanager
@@ -347,7 +384,7 @@ def holding_tails(files: Sequence[File]) -> Iterator[None]:
         ReadFailed: A request failed, also after retries.
     """
     remote = [file for file in files if not file.store.is_local]
-    starts = [max(0, file.size - max(TAIL, file.tail)) for file in remote]
+    starts = [file.tail_start(TAIL, file.size) for file in remote]
     wanted = [(file, [(at, file.size)]) for file, at in zip(remote, starts, strict=True)]
     for file, start, (data,) in zip(remote, starts, read_all(wanted), strict=True):
         file._held = start, data
