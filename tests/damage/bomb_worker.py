@@ -1,13 +1,12 @@
-"""A process that reads bombs: `python -m damage.bomb_worker TABLE…`.
+"""A process that reads bombs; see `forking`.
 
-For each table, and for each way to read it, it says what came of it and how much memory it took.
+For each way to read one, it says what came of it and how much memory it took.
 """
 
 from __future__ import annotations
 
 import json
 import resource
-import sys
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import lancefs
+from damage.forking import serve
 from lancefs.errors import LanceError
 
 _ADDRESS_SPACE = 6 << 30
@@ -70,21 +70,20 @@ READS: dict[str, Callable[[str], object]] = {
 READS |= {read.__name__[1:]: read for read in (_by_index, _view)}
 
 
-def main() -> None:
-    """Read all tables in all ways, one line of JSON for each."""
+def read_bomb(path: str) -> None:
+    """Read a table in all ways, one line of JSON for each."""
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, _ADDRESS_SPACE))
-    for path in sys.argv[1:]:
-        for name, read in READS.items():
-            Path("/proc/self/clear_refs").write_text("5")  # forgets the peak
-            before = _memory("VmRSS")
-            try:
-                outcome = f"rows: {read(path)}"
-            except LanceError as error:
-                outcome = f"{type(error).__name__}: {error}"
-            except Exception as error:  # what no bomb may come to
-                outcome = f"bug: {type(error).__name__}: {error}"
-            taken = _memory("VmHWM") - before
-            print(json.dumps([Path(path).stem, name, outcome, taken]), flush=True)
+    for name, read in READS.items():
+        Path("/proc/self/clear_refs").write_text("5")  # forgets the peak
+        before = _memory("VmRSS")
+        try:
+            outcome = f"rows: {read(path)}"
+        except LanceError as error:
+            outcome = f"{type(error).__name__}: {error}"
+        except Exception as error:  # what no bomb may come to
+            outcome = f"bug: {type(error).__name__}: {error}"
+        taken = _memory("VmHWM") - before
+        print(json.dumps([name, outcome, taken]), flush=True)
 
 
 def _memory(what: str) -> int:
@@ -94,4 +93,4 @@ def _memory(what: str) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    serve(read_bomb)

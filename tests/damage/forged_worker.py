@@ -1,18 +1,18 @@
-"""A process that reads a forged table: `python -m damage.forged_worker TABLE`.
+"""A process that reads forged tables, of which some might end it; see `forking`.
 
-Some of what it might meet ends a process. It says what came of each way to read the table.
+It says what came of each way to read one.
 """
 
 from __future__ import annotations
 
 import json
 import resource
-import sys
 from collections.abc import Callable
 
 import pyarrow as pa
 
 import lancefs
+from damage.forking import serve
 from lancefs.errors import CorruptFile, LanceError
 
 _ADDRESS_SPACE = 4 << 30
@@ -40,10 +40,9 @@ READS: dict[str, Callable[[str], pa.Table]] = {
 }
 
 
-def main() -> None:
-    """Read the table in all ways, one line of JSON for each: what was raised, or the rows."""
+def read_forged(path: str) -> None:
+    """Read a table in all ways, one line of JSON for each: what was raised, or the rows."""
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, _ADDRESS_SPACE))
-    (path,) = sys.argv[1:]
     for name, read in READS.items():
         raised, said, rows = None, "", None
         try:
@@ -60,4 +59,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve(read_forged)

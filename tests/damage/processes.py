@@ -11,18 +11,23 @@ from support import REPOSITORY
 KERNELS = {"compiled": "", "numpy": "numpy"}  # the values of LANCEFS_KERNELS
 
 
+def environment(kernels: str) -> dict[str, str]:
+    """Return the environment of a process that finds the package, and the modules of the tests."""
+    paths = f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'tests'}"
+    return os.environ | {"LANCEFS_KERNELS": KERNELS[kernels], "PYTHONPATH": paths}
+
+
 def run_python(kernels: str, *arguments: str, timeout: int = 120) -> list[str]:
     """Run Python in a process of its own, which must not fail; return the lines that it prints.
 
     Args:
         kernels: One of `KERNELS`.
-        *arguments: Those of Python. It finds the package, and the modules of the tests.
+        *arguments: Those of Python; see `environment`.
         timeout: Seconds that it may take.
     """
-    paths = f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'tests'}"
     done = subprocess.run(
         [sys.executable, *arguments],
-        env=os.environ | {"LANCEFS_KERNELS": KERNELS[kernels], "PYTHONPATH": paths},
+        env=environment(kernels),
         capture_output=True,
         text=True,
         check=False,
