@@ -5,15 +5,13 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from comparison import assert_same_table
-from support import CorpusRef, corpus_refs, needs_corpus
+from support import CorpusCase, CorpusRef, corpus_cases, corpus_refs, needs_corpus
 
 import lancefs
 
-REFS = list(corpus_refs())
-
 
 @needs_corpus
-@pytest.mark.parametrize("ref", [ref for ref in REFS if ref.expected()], ids=str)
+@pytest.mark.parametrize("ref", [ref for ref in corpus_refs() if ref.expected()], ids=str)
 def test_rows_are_those_expected(ref: CorpusRef) -> None:
     path = ref.expected()
     assert path is not None
@@ -24,7 +22,8 @@ def test_rows_are_those_expected(ref: CorpusRef) -> None:
 
 
 @needs_corpus
-@pytest.mark.parametrize("ref", REFS, ids=str)
-def test_rows_are_counted(ref: CorpusRef) -> None:
-    dataset = lancefs.open(ref.case.table(), ref=ref.ref)
-    assert dataset.count_rows() == ref.info["num_rows"]
+@pytest.mark.parametrize("case", corpus_cases(), ids=lambda case: case.name)
+def test_rows_are_counted(case: CorpusCase) -> None:
+    for ref in case.refs:
+        dataset = lancefs.open(case.table(), ref=ref.ref)
+        assert dataset.count_rows() == ref.info["num_rows"], str(ref)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from support import CorpusRef, corpus_refs, needs_corpus
+from support import CorpusCase, corpus_cases, needs_corpus
 
 import lancefs
 from lancefs.datafile.validity import VALIDITY
@@ -75,6 +75,12 @@ def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         dataset.add_columns(pa.field("later", pa.string()))
         dataset.add_columns({"computed": "nullif(id % 4, 1)"})
     return where
+
+
+@pytest.fixture(scope="module")
+def rows(path: str) -> pa.Table:
+    """Its rows."""
+    return lancefs.open(path).to_table()
 
 
 def _paths(schema: pa.Schema) -> list[str]:
@@ -164,11 +170,10 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("condition", OTHERS)
-def test_filters_that_test_for_nulls_and_compare(path: str, condition: str) -> None:
+def test_filters_that_test_for_nulls_and_compare(path: str, rows: pa.Table, condition: str) -> None:
     if "legacy" in path and "level_some" in condition:
         pytest.skip("values of dictionaries are never null in files 0.1")
     dataset = lancefs.open(path)
-    rows = dataset.to_table()
     expected = rows.filter(dataset.scanner(filter=condition)._request.filter.expression)
     assert dataset.to_table(["id"], condition)["id"] == expected["id"]
     assert dataset.count_rows(condition) == len(expected)
@@ -301,14 +306,17 @@ def test_validity_columns_must_be_columns(tmp_path: Path) -> None:
 
 
 @needs_corpus
-@pytest.mark.parametrize("ref", list(corpus_refs()), ids=str)
-def test_tables_of_all_releases(ref: CorpusRef) -> None:
-    dataset = lancefs.open(ref.case.table(), ref=ref.ref)
-    for name in dataset.schema.names:
-        values = dataset.to_table([name]).column(0)
-        told = dataset.to_table([name], validity_columns=[name]).column(0)
+@pytest.mark.parametrize("case", corpus_cases(), ids=lambda case: case.name)
+def test_tables_of_all_releases(case: CorpusCase) -> None:
+    for ref in case.refs:
+        dataset = lancefs.open(case.table(), ref=ref.ref)
+        rows, names = dataset.to_table(), dataset.schema.names
+        told = dataset.to_table(names, validity_columns=names)
         told.validate(full=True)
-        if pa.types.is_dictionary(values.type):
-            values = values.cast(values.type.value_type)
-        assert told.is_valid().combine_chunks().equals(values.is_valid().combine_chunks()), name
-        assert dataset.count_rows(pc.field(name).is_null()) == values.null_count, name
+        for name in names:
+            where, values = f"{name} of {ref}", rows[name]
+            if pa.types.is_dictionary(values.type):
+                values = values.cast(values.type.value_type)
+            is_valid = told[name].is_valid().combine_chunks()
+            assert is_valid.equals(values.is_valid().combine_chunks()), where
+            assert dataset.count_rows(pc.field(name).is_null()) == values.null_count, where

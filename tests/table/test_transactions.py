@@ -7,7 +7,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from support import CorpusRef, copy_table, corpus_case, corpus_refs, needs_corpus
+from support import CorpusCase, copy_table, corpus_case, corpus_cases, needs_corpus
 
 import lancefs
 from lancefs.errors import CorruptFile, MissingFile
@@ -16,10 +16,14 @@ from lancefs.table.manifest import read_manifest
 from lancefs.table.refs import resolve
 from lancefs.table.transactions import UNKNOWN, decode_transaction, read_transaction
 
-REFS = list(corpus_refs())
 # The first writers kept no transactions.
 WITHOUT = ("w0.4.21", "w0.5.9")
 
+# The words that summaries begin with.
+OPERATIONS = (
+    "Append", "Overwrite", "Delete", "Merge", "Project", "Update", "Rewrite", "Reserve",
+    "Restore", "Create", "Drop", "Replace", "Overlay", "Shallow", "Deep", "Add",
+)  # fmt: skip
 # What one version of each kind of the corpus says.
 SUMMARIES = {
     ("feat_add_columns-f2.1-w14.0.2", 2): "Append 1 fragment, 60 rows",
@@ -40,24 +44,23 @@ SUMMARIES = {
 
 
 @needs_corpus
-@pytest.mark.parametrize("ref", REFS, ids=str)
-def test_every_transaction_of_the_corpus_is_put_into_words(ref: CorpusRef) -> None:
-    found = resolve(ref.case.store(), ref.ref)
-    manifest = read_manifest(found.manifest)
-    transaction = read_transaction(found.store, found.manifest, manifest)
-    if ref.case.name.endswith(WITHOUT):
-        assert transaction is None
-        return
-    assert transaction is not None
-    assert transaction.operation != UNKNOWN
-    assert transaction.uuid
-    assert transaction.summary.partition(" ")[0].rstrip(":") in (
-        "Append", "Overwrite", "Delete", "Merge", "Project", "Update", "Rewrite", "Reserve",
-        "Restore", "Create", "Drop", "Replace", "Overlay", "Shallow", "Deep", "Add",
-    )  # fmt: skip
-    assert transaction.read_version < manifest.version or transaction.operation == "Clone"
-    expected = SUMMARIES.get((ref.case.name, ref.ref.version or 0))
-    assert expected is None or transaction.summary == expected
+@pytest.mark.parametrize("case", corpus_cases(), ids=lambda case: case.name)
+def test_every_transaction_of_the_corpus_is_put_into_words(case: CorpusCase) -> None:
+    for ref in case.refs:
+        found = resolve(case.store(), ref.ref)
+        manifest = read_manifest(found.manifest)
+        transaction = read_transaction(found.store, found.manifest, manifest)
+        if case.name.endswith(WITHOUT):
+            assert transaction is None, str(ref)
+            continue
+        assert transaction is not None, str(ref)
+        assert transaction.operation != UNKNOWN, str(ref)
+        assert transaction.uuid, str(ref)
+        assert transaction.summary.partition(" ")[0].rstrip(":") in OPERATIONS, str(ref)
+        is_later = transaction.read_version < manifest.version
+        assert is_later or transaction.operation == "Clone", str(ref)
+        expected = SUMMARIES.get((case.name, ref.ref.version or 0))
+        assert expected is None or transaction.summary == expected
 
 
 def test_properties_and_the_message_of_a_commit_are_read(tmp_path: Path) -> None:
