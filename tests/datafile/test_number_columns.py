@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from decimal import Decimal
 from pathlib import Path
@@ -100,8 +101,11 @@ def test_all_columns_of_numbers_are_read_by_the_kernel(
     assert {name for names in others for name in names} <= {"zero", "nulls"}
 
 
-@pytest.mark.parametrize("first", [0, 3, 500_001])
-@pytest.mark.parametrize("count", [1, 9000, 300_007])
+# The many rows lie in both pages.
+@pytest.mark.parametrize(
+    ("first", "count"),
+    [*itertools.product((0, 3, 500_001), (1, 9000)), (500_001, 300_007)],
+)
 def test_contiguous_rows_of_numbers_are_those_that_were_written(
     path: Path, data: pa.Table, first: int, count: int
 ) -> None:
@@ -139,14 +143,13 @@ def test_members_of_one_struct_are_columns_of_their_own(
     ],
     ids=str,
 )
-@pytest.mark.parametrize(
-    "columns", [["zero"], ["cent", "price", "mode"], ["status", "row"], ["pair", "nulls"]]
-)
 def test_rows_are_chosen_by_the_items_of_dictionaries(
-    path: Path, data: pa.Table, filter: pc.Expression, columns: list[str]
+    path: Path, data: pa.Table, filter: pc.Expression
 ) -> None:
-    found = lancefs.open(path).to_table(columns=columns, filter=filter)
-    assert_same(found, data.filter(filter).select(columns))
+    expected = data.filter(filter)
+    for columns in (["zero"], ["cent", "price", "mode"], ["status", "row"], ["pair", "nulls"]):
+        found = lancefs.open(path).to_table(columns=columns, filter=filter)
+        assert_same(found, expected.select(columns))
 
 
 def test_dictionaries_of_pages_that_were_read_are_forgotten(
