@@ -13,6 +13,8 @@ PYTEST_ARGS ?=
 WORKERS ?= $(if $(PYTEST_ARGS),0,2)
 # Each starts with half of the tests, in their order, so that few fixtures of modules are made twice.
 SHARED := -n $(WORKERS) --dist=worksteal
+# Tests that draw examples draw a third of them without it.
+THOROUGH := LANCEFS_ALL_EXAMPLES=1
 BENCH_ARGS ?=
 BIN := .venv/bin
 # The demo needs little: it makes a small environment of its own only where there is no `.venv`.
@@ -52,7 +54,7 @@ test: .venv/.installed ## Run the tests, except the slow ones
 # Those of Spark, all of them slow, need more than the others: see test-spark.
 .PHONY: test-slow
 test-slow: .venv/.installed build/tpch/queries.json ## Run the slow tests, those of Spark excepted
-	$(BIN)/pytest $(SHARED) -m slow --timeout=900 --durations=15 --ignore=tests/spark $(PYTEST_ARGS)
+	$(THOROUGH) $(BIN)/pytest $(SHARED) -m "slow or hypothesis" --timeout=900 --durations=15 --ignore=tests/spark $(PYTEST_ARGS)
 
 # Other DuckDBs, each in an environment that has nothing but it and borrows the rest from `.venv`:
 # its own packages come first.
@@ -79,7 +81,7 @@ build/tpch/queries.json: tests/sql/tpch.py | .venv-duckdb15/.installed
 test-duckdb: $(DUCKDBS:=/.installed) build/tpch/queries.json ## Run the tests of SQL on older DuckDBs
 	@set -e; for venv in $(DUCKDBS); do \
 	  $$venv/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)'; \
-	  $$venv/bin/python -m pytest $(SHARED) -m "slow or not slow" --timeout=180 -o faulthandler_timeout=150 tests/sql $(PYTEST_ARGS); \
+	  $(THOROUGH) $$venv/bin/python -m pytest $(SHARED) -m "slow or not slow" --timeout=180 -o faulthandler_timeout=150 tests/sql $(PYTEST_ARGS); \
 	done
 
 .venv/.spark: .venv/.installed
@@ -114,7 +116,7 @@ test-spark-older: $(PYSPARKS:=/.installed) ## Run the tests of Spark on older Py
 # The kernels once more without the library; the tables of the corpus go through all of them.
 .PHONY: test-numpy
 test-numpy: .venv/.installed ## Run the tests of decoding with the NumPy kernels
-	LANCEFS_KERNELS=numpy $(BIN)/pytest $(SHARED) tests/datafile tests/test_corpus.py $(PYTEST_ARGS)
+	$(THOROUGH) LANCEFS_KERNELS=numpy $(BIN)/pytest $(SHARED) tests/datafile tests/test_corpus.py $(PYTEST_ARGS)
 
 # The oldest releases that pyproject.toml allows, on the oldest Python.
 OLDEST := duckdb==1.4.0 fsspec==2024.6.0 numpy==1.26.0 protobuf==4.25.0 pyarrow==18.0.0 \
@@ -154,7 +156,7 @@ $(SANITIZED): $(wildcard $(KERNELS)/*.c $(KERNELS)/*.h) | .venv/.installed
 
 .PHONY: sanitize
 sanitize: $(SANITIZED) ## Run the tests of the kernels under the address and UB sanitizers
-	$(WATCHED) $(BIN)/python -m pytest -p no:cacheprovider tests/datafile/kernels $(PYTEST_ARGS)
+	$(THOROUGH) $(WATCHED) $(BIN)/python -m pytest -p no:cacheprovider tests/datafile/kernels $(PYTEST_ARGS)
 
 FUZZ_SECONDS ?= 60
 .PHONY: fuzz

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from hypothesis import settings
+from support import examples
 
 from lancefs.datafile.v2_1 import assembly
 from lancefs.scan import fragment_ranges
@@ -21,7 +22,11 @@ from lancefs.table.fragment_reader import FragmentReader
 # timeout of a whole test still holds.
 # CI draws the same examples each time, so that it fails for what was changed; people draw new ones.
 settings.register_profile(
-    "lancefs", settings.default, deadline=None, derandomize="CI" in os.environ
+    "lancefs",
+    settings.default,
+    max_examples=examples(100),
+    deadline=None,
+    derandomize="CI" in os.environ,
 )
 settings.load_profile("lancefs")
 

@@ -35,6 +35,11 @@ UNCOUNTED = ("-w0.4.21", "hist_with-deletions-w0.7.5")
 Tune = Callable[..., None]
 
 
+def examples(number: int) -> int:
+    """How many examples a test draws: so many in `make test-slow`, a third in `make test`."""
+    return number if "LANCEFS_ALL_EXAMPLES" in os.environ else max(number // 3, min(number, 8))
+
+
 @dataclass(frozen=True)
 class CorpusRef:
     """A version of a corpus table, and what is known of it."""

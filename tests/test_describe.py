@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import examples
 
 import lancefs
 from lancefs.errors import ColumnNotFound, CorruptFile
@@ -378,7 +379,7 @@ def test_a_sample_keeps_to_its_rows_and_bytes() -> None:
     assert abs(places.mean() - 50_000) < 5 * 100_000 / math.sqrt(12 * len(places))
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=examples(25), deadline=None, derandomize=True)
 @given(sizes=st.lists(st.integers(0, 30_000), min_size=1, max_size=6), seed=st.integers(0, 9))
 def test_different_hashes_are_counted_exactly_while_they_are_few(
     sizes: list[int], seed: int
@@ -412,7 +413,7 @@ VALUES = {
 
 @pytest.mark.parametrize("data_type", VALUES, ids=str)
 @settings(
-    max_examples=20,
+    max_examples=examples(20),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

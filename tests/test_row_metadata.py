@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import CorpusRef, corpus_case, corpus_refs, needs_corpus, rewrite_manifest
+from support import CorpusRef, corpus_case, corpus_refs, examples, needs_corpus, rewrite_manifest
 
 import lancefs
 from lancefs.datafile.container import Container
@@ -210,7 +210,7 @@ def conditions(draw: st.DrawFn) -> pc.Expression:
     return one
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(condition=conditions(), batch_size=st.sampled_from([5, 64, 1 << 16]))
 def test_filters_on_row_metadata_are_exact(
     table: str, condition: pc.Expression, batch_size: int

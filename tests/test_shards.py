@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import examples
 
 import lancefs
 from lancefs.errors import ColumnNotFound
@@ -161,7 +162,7 @@ def test_processes_read_a_shard_each(path: str) -> None:
     assert sum(sums) == sum(a for a in range(100) if a % 10 != 9)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     st.integers(0, 300),
     st.integers(1, 7),

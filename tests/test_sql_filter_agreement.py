@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import examples
 
 import lancefs
 from lancefs.scan.sql_filter import parse_filter
@@ -190,7 +191,7 @@ def conditions(draw: st.DrawFn) -> str:
 
 
 @pytest.mark.timeout(300)
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(rows=tables(), texts=st.lists(conditions(), min_size=10, max_size=10))
 def test_random_filters_keep_the_rows_that_pylance_keeps(rows: pa.Table, texts: list[str]) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import examples
 
 import lancefs
 from lancefs.scan import fragment_ranges, value_ranges
@@ -215,7 +216,7 @@ def condition(operator: str, wanted: list[str]) -> tuple[Any, Callable[[str], bo
     return compare(field, first), lambda s: bool(compare(s, first))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(st.none() | TEXTS, min_size=1, max_size=60),
     st.sampled_from([*COMPARED, "in", "begins"]),

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openpyxl.utils.escape import unescape
 from running import Here, run_on_terminal, run_without
-from support import ORDERS
+from support import ORDERS, examples
 
 import lancefs
 from lancefs.cli.exits import Failure
@@ -148,7 +148,7 @@ def test_a_text_is_never_a_formula() -> None:
     assert b"<f>" not in sink.getvalue()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.text(min_size=1, max_size=20), min_size=1, max_size=10))
 def test_any_text_comes_back(texts: list[str]) -> None:
     assert [row[0] for row in written(pa.table({"text": texts}))] == texts

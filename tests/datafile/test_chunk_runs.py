@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import examples
 
 import lancefs
 from lancefs.datafile.blocks import Array, Dictionary, FixedWidth, Mask, RowRange, VariableWidth
@@ -202,7 +203,7 @@ def wide(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return path
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     start=st.integers(0, WIDE_ROWS - 1),
     length=st.integers(1, WIDE_ROWS),

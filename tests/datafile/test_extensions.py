@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import CorpusCase, corpus_cases, local_store, needs_corpus
+from support import CorpusCase, corpus_cases, examples, local_store, needs_corpus
 
 from lancefs.datafile.container import Container
 from lancefs.datafile.extensions import present
@@ -198,7 +198,7 @@ ANY_JSON = st.recursive(
 ).map(json.dumps)
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.none() | ANY_JSON, min_size=1, max_size=50))
 def test_random_json_is_shown_as_pylance_shows_it(tmp_path: Path, texts: list[str | None]) -> None:
     lance = pytest.importorskip("lance", reason="pylance is the oracle")

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import examples
 
 import lancefs
 from lancefs.datafile.container import Container
@@ -235,7 +236,9 @@ def nested_tables(draw: st.DrawFn) -> tuple[list[pa.Table], list[int]]:
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(drawn=nested_tables())
 def test_drawn_rows_of_drawn_tables_are_those_of_the_table(

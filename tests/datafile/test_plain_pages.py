@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import examples
 
 import lancefs
 from lancefs.datafile.container import Container
@@ -72,7 +73,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
     return path, pa.concat_tables(parts)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(data=st.data())
 def test_taken_rows_are_those_of_the_table(
     written: tuple[Path, pa.Table], data: st.DataObject

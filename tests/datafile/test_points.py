@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import examples
 
 import lancefs
 from lancefs.datafile.container import ColumnPages, Container
@@ -102,7 +103,7 @@ def opened(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_taken_rows_are_those_of_the_whole_table(
     opened: dict[str, Any], version: str, data: st.DataObject

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import examples
 
 import lancefs
 from lancefs.datafile.v2_1 import joint_points, kernel_choice, reader
@@ -108,7 +109,7 @@ def test_deleted_and_filtered_rows_of_a_small_table_are_left_out(
     assert kept["number"].to_pylist() == list(range(52, 100, 3))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=40),
     st.lists(st.none() | st.text(max_size=20), min_size=1, max_size=40),

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lance.file import LanceFileWriter
+from support import examples
 
 import lancefs
 from lancefs.datafile.container import Page
@@ -60,7 +61,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_taken_vectors_are_those_that_were_written(
     opened: dict[str, Any], version: str, data: st.DataObject

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from lance.file import LanceFileWriter
 from lance.fragment import DataFile
+from support import examples
 
 import lancefs
 
@@ -47,7 +48,7 @@ def check(dataset: lancefs.LanceDataset, filter: str) -> str:
 
 
 @settings(
-    max_examples=15,
+    max_examples=examples(15),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     phases=[Phase.explicit, Phase.generate],  # a failing history takes long to shorten
 )
@@ -64,7 +65,7 @@ def test_an_index_changes_no_row_whatever_happened_to_the_table(
 
 @pytest.mark.slow
 @settings(
-    max_examples=10,
+    max_examples=examples(10),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     phases=[Phase.explicit, Phase.generate],
     deadline=None,

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import examples
 from vector_tables import assert_same, ours, rows, theirs, vector_array, write
 
 import lancefs
@@ -326,7 +327,7 @@ def test_a_search_works_in_another_process(table: str) -> None:
     assert pickle.loads(pickle.dumps(search)).to_table().equals(search.to_table())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_any_vectors_give_the_rows_of_pylance(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import corpus_cases
+from support import corpus_cases, examples
 from vector_tables import assert_same, ours, rows, theirs, write
 
 import lancefs
@@ -263,7 +263,7 @@ def test_rows_are_right_after_changes(
     assert "index v_idx" in notes(path, q)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     changes=st.lists(st.sampled_from(HISTORIES), min_size=2, max_size=5),
     kind=st.sampled_from(["IVF_FLAT", "IVF_SQ", "IVF_RQ"]),

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import examples
 
 import lancefs
 from lancefs import PhraseQuery
@@ -38,7 +39,7 @@ def table(texts: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(phrase=PHRASES)
 def test_texts_that_hold_a_phrase_are_found(
     table: Path,

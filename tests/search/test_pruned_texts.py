@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import examples
 from text_tables import write
 
 import lancefs
@@ -53,7 +54,7 @@ class DrawnDocuments:
         return Statistics(self.count, self.total_tokens, counts)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     seed=st.integers(0, 1 << 32),
     count=st.integers(1, 4000),

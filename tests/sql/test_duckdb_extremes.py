@@ -22,6 +22,7 @@ from roads import (
     native_rows,
     needs_install,
 )
+from support import examples
 
 from duckdb_adapter.sources import column_values, extremes, value_counter
 
@@ -213,7 +214,7 @@ WORDS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(words=st.lists(st.one_of(st.none(), WORDS), min_size=1, max_size=40), rows=st.integers(1, 9))
 def test_parts_of_texts_have_the_least_and_the_greatest(words: list[str | None], rows: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -239,7 +240,7 @@ KINDS: dict[pa.DataType, st.SearchStrategy[Any]] = {
 }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_random_columns_have_the_extremes_that_duckdb_finds(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

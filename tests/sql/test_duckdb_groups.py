@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from roads import assert_same_rows, connect, native_rows, needs_install
+from support import examples
 
 import duckdb_adapter
 import lancefs
@@ -315,7 +316,7 @@ def test_threads_do_not_meet(table: Path, native: Any) -> None:
 WORDS = st.one_of(st.none(), st.sampled_from(["", "a", "aa", "ä", "日本", "x" * 40, "\0", "a\0"]))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.data())
 def test_random_tables_are_grouped_as_duckdb_groups_its_own(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

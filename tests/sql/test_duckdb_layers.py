@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from roads import connect, native_rows, needs_install
+from support import examples
 
 pytestmark = needs_install
 
@@ -209,7 +210,7 @@ def databases(table: Path) -> Iterator[tuple[Any, Any]]:
     ours.close()
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(statement=statements())
 def test_layers_of_statements_have_the_answers_of_duckdbs_own_table(
     table: Path, databases: tuple[Any, Any], any_table_is_long: None, statement: str

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from roads import assert_same_rows, connect, needs_install, note_scans
+from support import examples
 
 from duckdb_adapter.sources import unpushed_filters
 
@@ -230,7 +231,7 @@ patterns = st.text(st.sampled_from("abB%_\\ä日"), max_size=6)
 def test_any_pattern_finds_what_duckdb_finds(native: Any, table: Path) -> None:
     con = connect("install")
 
-    @settings(max_examples=150)
+    @settings(max_examples=examples(150))
     @given(pattern=patterns, other=patterns)
     def check(pattern: str, other: str) -> None:
         query = f"SELECT count(*), sum(id) FROM {{t}} WHERE word LIKE '{pattern}'"

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from roads import assert_same_rows, connect, needs_install, note_scans
+from support import examples
 
 from duckdb_adapter.sources import limits as limit_source
 
@@ -152,7 +153,7 @@ def test_a_table_may_be_made_of_the_rest(native: Any, table: Path) -> None:
     assert relation.order("id DESC").limit(1).fetchall() == [(expected[-1][0],)]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     offset=st.integers(0, ROWS + 5),
     limit=st.none() | st.integers(0, 500),

@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from roads import ROADS, connect
 from store_doubles import SlowFileSystem
+from support import examples
 
 import duckdb_adapter
 import lancefs
@@ -338,7 +339,7 @@ COLUMNS = st.dictionaries(
 )
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(
     schemas=st.lists(COLUMNS, min_size=1, max_size=3),
     limit=st.integers(0, 5),

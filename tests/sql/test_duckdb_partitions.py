@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from roads import assert_same_rows, assert_same_rows_under, connect, needs_install
+from support import examples
 
 from duckdb_adapter.sources.partition_rows import find_first_of_each
 
@@ -160,7 +161,7 @@ def test_partitions_follow_the_settings(
     assert read[0] == ["host", "ts"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     values=st.lists(
         st.tuples(

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from roads import assert_same_rows, connect, needs_install, note_scans
+from support import examples
 
 from duckdb_adapter.planned_scans import noting_scans
 from duckdb_adapter.sources import rows as scanned_rows
@@ -273,7 +274,9 @@ _CONDITIONS = st.recursive(
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(condition=_CONDITIONS, least=st.sampled_from([0.0, 0.5, 2.0]))
 def test_rows_are_the_same_whoever_tests_them(

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from roads import assert_same_rows, assert_same_rows_under, connect, needs_install
+from support import examples
 
 from duckdb_adapter.sources import top_n, top_n_rows
 from duckdb_adapter.sources.top_n_rows import find_first
@@ -300,7 +301,7 @@ def test_a_view_of_all_rows_beside_the_first_ones(con: Any, native: Any, table: 
     assert con.execute(query.format(v="v")).fetchall() == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     values=st.lists(
         st.one_of(st.none(), st.floats(width=16), st.sampled_from([0.0, -0.0, math.nan])),
@@ -343,7 +344,7 @@ def in_order(row: Row, descending: tuple[bool, ...], nulls_first: bool) -> tuple
     return tuple(place)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     rows=st.lists(
         st.tuples(

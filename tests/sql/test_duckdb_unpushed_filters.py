@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from roads import assert_same_rows, assert_same_rows_under, connect, needs_install, note_scans
+from support import examples
 
 ROWS = 4000
 # Times around 2026-01-01 12:00, some of which lie between two microseconds.
@@ -183,7 +184,7 @@ kinds = st.sampled_from(["{}", "TIMESTAMP {}", "TIMESTAMP_NS {}", "{}::TIMESTAMP
 def test_any_comparison_finds_what_duckdb_finds(native: Any, table: Path) -> None:
     con = connect("install")
 
-    @settings(max_examples=150)
+    @settings(max_examples=examples(150))
     @given(moment=moments, operator=operators, kind=kinds, other=moments, digits=st.integers(0, 9))
     def check(moment: int, operator: str, kind: str, other: int, digits: int) -> None:
         first, last = (_text(NOON + each, digits) for each in (moment, other))

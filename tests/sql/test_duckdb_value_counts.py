@@ -23,6 +23,7 @@ from roads import (
     native_rows,
     needs_install,
 )
+from support import examples
 
 from duckdb_adapter.sources import column_values, value_counter, value_counts
 from duckdb_adapter.sources.combinations import Combinations
@@ -404,7 +405,7 @@ def test_numbers_that_come_later_are_not_taken_for_nulls(
         assert_same_rows(connect("install"), native, path, query)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_random_columns_are_counted_as_duckdb_counts_its_own(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -25,6 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lance.file import LanceFileWriter
 from lance.fragment import DataFile
+from support import examples
 
 import lancefs
 from lancefs.datafile.container import Container
@@ -336,7 +337,7 @@ def check_by_value(
         assert not whole - Counter(by_number(table, state.columns, shown)), kind
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(steps=STEPS, data=st.data())
 @pytest.mark.parametrize("stable", [False, True], ids=["values", "stable"])
 def test_changes_are_those_of_a_comparison_of_all_rows(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from manifest_messages import check_as_protobuf_reads_it, messages_of, mutant, real_messages
-from support import CorpusCase, corpus_cases, frame, local_store, needs_corpus
+from support import CorpusCase, corpus_cases, examples, frame, local_store, needs_corpus
 from wire_messages import manifests, varint
 
 import lancefs
@@ -23,7 +23,7 @@ from lancefs.table.fragments import Fragment
 from lancefs.table.manifest import read_manifest
 
 
-@settings(max_examples=1000)
+@settings(max_examples=examples(1000))
 @given(manifests())
 @example(b"\x12" + varint(11) + b"\x08" + varint(2**64 - 1))
 @example(b"\x12\x02\x1a\x00")  # a deletion file of which nothing is said

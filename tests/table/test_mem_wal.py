@@ -20,7 +20,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lance.mem_wal import CompactedSsTable, LsmScanner, ShardSnapshot
-from support import frame
+from support import examples, frame
 
 import lancefs
 from lancefs.errors import ColumnNotFound, CorruptFile, MissingFile, UnsupportedFeature
@@ -308,7 +308,7 @@ WRITES = st.lists(
 STEPS = st.lists(st.one_of(st.just("merge"), WRITES), min_size=1, max_size=5)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(steps=STEPS)
 @pytest.mark.parametrize("schema", [ONE_KEY, TWO_KEYS], ids=["one key", "two keys"])
 def test_it_is_what_pylance_reads(

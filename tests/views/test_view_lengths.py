@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from leaks import forget_views
 from store_doubles import CountingFileSystem, SlowFileSystem
+from support import examples
 
 import lancefs
 from lancefs.datafile.blocks import Block, Constant, Dictionary
@@ -75,7 +76,7 @@ def columns(draw: st.DrawFn) -> pa.Table:
 
 
 @pytest.mark.parametrize("data_format", FORMATS)
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(table=columns(), cuts=st.lists(st.integers(0, 5000), max_size=6, unique=True))
 def test_lengths_are_those_of_the_values(
     data_format: str, table: pa.Table, cuts: list[int], tmp_path_factory: pytest.TempPathFactory

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from kernel_inputs import Arguments, ints, outcome, packed_values
+from support import examples
 
 from lancefs.datafile import kernels
 from lancefs.datafile.kernels import bitpacking
@@ -42,7 +43,7 @@ def test_packed_values_come_out_again(bits: int, width: int) -> None:
     assert found.dtype == np.dtype(f"<u{bits // 8}")
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(packed_values())
 def test_single_values_are_those_of_whole_blocks(arguments: Arguments) -> None:
     *blocks, wanted, bits = arguments

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from kernel_inputs import Arguments, fsst_strings
+from support import examples
 
 from lancefs.datafile import kernels
 from lancefs.errors import CorruptFile
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(fsst_strings())
 def test_fsst_codes_are_spelled_out_one_by_one(arguments: Arguments) -> None:
     table, offsets, data = arguments
@@ -41,7 +42,7 @@ def test_fsst_codes_are_spelled_out_one_by_one(arguments: Arguments) -> None:
     assert expected is None or found == expected
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(fsst_strings())
 def test_fsst_strings_are_as_long_as_they_are_spelled(arguments: Arguments) -> None:
     try:

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_inputs import PAIRS, compiled_kernel, needs_library, outcome
+from support import examples
 
 
 @needs_library
 @pytest.mark.parametrize("name", PAIRS)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(data=st.data())
 def test_both_kernels_agree(name: str, data: st.DataObject) -> None:
     reference, inputs = PAIRS[name]

@@ -11,13 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel_inputs import compiled_kernel, needs_library, outcome
 from point_inputs import rows_of_plain_pages
+from support import examples
 
 from lancefs.datafile.kernels import plain
 from lancefs.datafile.kernels.points import PageColumn, Stored
 
 
 @needs_library
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), shift=st.integers(0, 9))
 def test_a_file_is_read_as_the_same_bytes_in_memory(
     tmp_path: Path, data: st.DataObject, shift: int

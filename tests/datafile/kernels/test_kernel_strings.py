@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from kernel_inputs import Arguments, string_chunks, strings_of_chunks
+from support import examples
 
 from lancefs.datafile import kernels
 from lancefs.datafile.kernels import strings
 from lancefs.errors import CorruptFile
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(strings_of_chunks())
 def test_single_strings_are_those_of_whole_chunks(arguments: Arguments) -> None:
     *chunk, wanted = arguments
@@ -25,7 +26,7 @@ def test_single_strings_are_those_of_whole_chunks(arguments: Arguments) -> None:
     assert found == [text[offsets[i] : offsets[i + 1]].tobytes() for i in wanted]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(string_chunks())
 def test_strings_of_chunks_are_as_long_as_they_are_joined(arguments: Arguments) -> None:
     try:
