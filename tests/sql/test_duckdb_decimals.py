@@ -10,7 +10,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from roads import HAS_EXTENSIONS, INTERFACES, connect, needs_install
+from roads import EACH_INTERFACE, HAS_EXTENSIONS, INTERFACES, connect, needs_install
 
 import duckdb_adapter
 import lancefs
@@ -83,11 +83,13 @@ QUERIES = [
 ]
 
 
+@EACH_INTERFACE
 @pytest.mark.parametrize("query", QUERIES)
-def test_answers_are_those_of_decimals_of_128_bits(con: Any, table: str, query: str) -> None:
-    con.register("plain", lance.dataset(table).to_table())
+def test_answers_are_those_of_decimals_of_128_bits(
+    con: Any, native: Any, table: str, query: str
+) -> None:
     found = con.sql(query.format(t=f"'{table}'"))
-    expected = con.sql(query.format(t="plain"))
+    expected = native.sql(query.format(t="native"))
     assert found.types == expected.types
     assert found.fetchall() == expected.fetchall()
 
@@ -109,6 +111,7 @@ def test_decimals_of_up_to_18_digits_come_in_64_bits(table: str) -> None:
         found.validate(full=True)
 
 
+@EACH_INTERFACE
 def test_lance_scan_with_row_ids_gives_the_same(con: Any, table: str) -> None:
     call = f"lance_scan('{table}', with_row_id := true)"
     plain = lance.dataset(table).to_table(["price", "tax"], with_row_id=True)

@@ -9,6 +9,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+from roads import EACH_INTERFACE, assert_same_rows
 
 import lancefs
 from duckdb_adapter.sources.rows import Rows
@@ -53,14 +54,11 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return where
 
 
+@EACH_INTERFACE
 @pytest.mark.parametrize("query", QUERIES)
-def test_answers_are_those_of_plain_strings(con: Any, table: str, query: str) -> None:
-    rows = lance.dataset(table).to_table()
-    plain = rows.set_column(3, "half", rows["half"].cast(pa.float32()))
-    con.register("plain", plain)
+def test_answers_are_those_of_plain_strings(con: Any, native: Any, table: str, query: str) -> None:
     assert Rows(lancefs.open(table)).schema.field("mode").type == ENCODED
-    found = con.sql(query.format(t=f"'{table}'")).fetchall()
-    assert found == con.sql(query.format(t="plain")).fetchall()
+    assert_same_rows(con, native, Path(table), query)
 
 
 def test_a_column_that_cannot_be_read_is_nobody_elses_trouble(con: Any, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+from roads import EACH_INTERFACE
 from support import rewrite_manifest
 
 import duckdb_adapter
@@ -77,6 +78,7 @@ RANGES = {
 }
 
 
+@EACH_INTERFACE
 @pytest.mark.parametrize("nesting", ["", "list", "struct"])
 @pytest.mark.parametrize("name", RANGES)
 def test_a_value_out_of_the_range_of_duckdb_names_its_column(

@@ -10,7 +10,7 @@ import duckdb
 import lance
 import pyarrow as pa
 import pytest
-from roads import ORDERS_ROWS, connect, needs_install
+from roads import EACH_INTERFACE, ORDERS_ROWS, connect, needs_install
 from support import ORDERS
 
 import lancefs
@@ -140,6 +140,7 @@ def with_structs(tmp_path_factory: pytest.TempPathFactory) -> str:
     return path
 
 
+@EACH_INTERFACE
 @pytest.mark.parametrize(
     "rest",
     [

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from roads import assert_same_rows, connect, needs_install, note_scans
+from roads import EACH_INTERFACE, assert_same_rows, connect, needs_install, note_scans
 from support import examples
 
 from duckdb_adapter.sources import unpushed_filters
@@ -152,6 +152,7 @@ ALL_ROWS = [
 ]
 
 
+@EACH_INTERFACE
 @pytest.mark.parametrize("query", ALL_ROWS)
 def test_rows_that_other_parts_of_a_query_use_are_read(
     con: Any, native: Any, table: Path, filters: list[str], query: str

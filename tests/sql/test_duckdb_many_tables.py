@@ -19,7 +19,7 @@ import pytest
 from fsspec.implementations.tar import TarFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from roads import ROADS, connect
+from roads import EACH_INTERFACE, ROADS, connect
 from store_doubles import SlowFileSystem
 from support import examples
 
@@ -116,6 +116,7 @@ QUERIES = [
 ]
 
 
+@EACH_INTERFACE
 @pytest.mark.parametrize("query", QUERIES)
 def test_the_rules_are_those_of_parquet(con: Any, unchanged: Path, query: str) -> None:
     assert both(con, query, unchanged)

@@ -10,6 +10,7 @@ import lance
 import pyarrow as pa
 import pytest
 from roads import (
+    EACH_INTERFACE,
     assert_same_rows,
     connect,
     needs_install,
@@ -113,6 +114,7 @@ WHOLE = [
 ]  # fmt: skip
 
 
+@EACH_INTERFACE
 @pytest.mark.parametrize("query", WHOLE + [query for query, _ in MEMBERS])
 def test_queries_find_what_duckdbs_own_table_holds(
     con: Any, native: Any, table: Path, query: str
@@ -149,6 +151,7 @@ def test_members_of_structs_of_a_name_that_is_the_tables(tmp_path: Path) -> None
     assert con.execute(f"SELECT req.status FROM '{tmp_path}/req.lance'").fetchall() == expected
 
 
+@EACH_INTERFACE
 @needs_corpus
 @pytest.mark.parametrize("case", corpus_cases("blob_v"), ids=lambda case: case.name)
 def test_descriptors_of_blobs_are_read_whole(con: Any, case: CorpusCase) -> None:

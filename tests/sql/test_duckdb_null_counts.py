@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from roads import (
+    EACH_INTERFACE,
     assert_same_rows,
     connect,
     native_rows,
@@ -209,6 +211,7 @@ USED = [
 ]  # fmt: skip
 
 
+@EACH_INTERFACE
 @pytest.mark.parametrize("query", USED + [query for query, _, _ in TESTED])
 def test_queries_find_what_duckdbs_own_table_holds(
     con: Any, native: Any, table: Path, query: str
@@ -263,6 +266,13 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
     return path, lance.dataset(str(path)).to_table()
 
 
+@pytest.fixture(scope="module")
+def native_long(long: tuple[Path, pa.Table]) -> Iterator[Any]:
+    """A database whose own table `native` has the same rows."""
+    with native_rows(long[1]) as connection:
+        yield connection
+
+
 LONG = [
     "SELECT count(text), count(*) FROM {t}",
     "SELECT count(req.trace) FROM {t}",
@@ -278,11 +288,10 @@ LONG = [
 ]
 
 
+@EACH_INTERFACE
 @pytest.mark.parametrize("query", LONG)
-def test_long_tables(con: Any, long: tuple[Path, pa.Table], query: str) -> None:
-    path, rows = long
-    with native_rows(rows) as native:
-        assert_same_rows(con, native, path, query)
+def test_long_tables(con: Any, long: tuple[Path, pa.Table], native_long: Any, query: str) -> None:
+    assert_same_rows(con, native_long, long[0], query)
 
 
 @needs_install

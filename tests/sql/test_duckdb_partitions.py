@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from roads import assert_same_rows, assert_same_rows_under, connect, needs_install
+from roads import EACH_INTERFACE, assert_same_rows, assert_same_rows_under, connect, needs_install
 from support import examples
 
 from duckdb_adapter.sources.partition_rows import find_first_of_each
@@ -79,6 +79,7 @@ NESTED = {
 }
 
 
+@EACH_INTERFACE
 @pytest.mark.parametrize("query", FIRST)
 def test_first_rows_of_partitions_are_those_of_all_rows(
     con: Any, native: Any, table: Path, read: list[list[str]], query: str
@@ -131,6 +132,7 @@ ALL_ROWS = [
 ]
 
 
+@EACH_INTERFACE
 @pytest.mark.parametrize("query", ALL_ROWS)
 def test_other_queries_see_all_rows(
     con: Any, native: Any, table: Path, read: list[list[str]], query: str

@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import lance
 import pytest
-from roads import connect, needs_install, write_logs
+from roads import EACH_INTERFACE, connect, needs_install, write_logs
 
 from duckdb_adapter.queries.parsing import parse
 from duckdb_adapter.queries.query_texts import query_in
@@ -132,6 +132,7 @@ def own(native: Any) -> Any:
     return connection
 
 
+@EACH_INTERFACE
 @pytest.mark.parametrize("how", STORE)
 @pytest.mark.parametrize("query", STORED)
 def test_first_rows_are_stored(
@@ -161,6 +162,7 @@ OTHERS = [
 ]
 
 
+@EACH_INTERFACE
 @pytest.mark.usefixtures("any_table_is_long")
 @pytest.mark.parametrize("how", STORE)
 @pytest.mark.parametrize("query", OTHERS)
@@ -174,6 +176,7 @@ def test_rows_of_any_query_are_stored(
         assert con.execute(described).fetchall() == own.execute(described).fetchall()
 
 
+@EACH_INTERFACE
 @needs_install
 @pytest.mark.usefixtures("any_table_is_long")
 @pytest.mark.parametrize("query", [*STORED, *OTHERS])

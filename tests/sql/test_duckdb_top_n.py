@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from roads import assert_same_rows, assert_same_rows_under, connect, needs_install
+from roads import EACH_INTERFACE, assert_same_rows, assert_same_rows_under, connect, needs_install
 from support import examples
 
 from duckdb_adapter.sources import top_n, top_n_rows
@@ -75,6 +75,7 @@ FIRST = [
 ]
 
 
+@EACH_INTERFACE
 @pytest.mark.parametrize("query", FIRST)
 def test_first_rows_are_those_of_all_rows(
     con: Any, native: Any, table: Path, read: list[list[str]], query: str
@@ -180,6 +181,7 @@ FIRST_THAT_PASS = [
 ]
 
 
+@EACH_INTERFACE
 @pytest.mark.parametrize("query", FIRST_THAT_PASS)
 def test_first_rows_are_those_of_the_rows_that_pass(
     con: Any, native: Any, table: Path, read: list[list[str]], query: str
@@ -280,6 +282,7 @@ ALL_ROWS = [
 ]
 
 
+@EACH_INTERFACE
 @pytest.mark.parametrize("query", ALL_ROWS)
 def test_other_orders_see_all_rows(
     con: Any, native: Any, table: Path, read: list[list[str]], query: str

@@ -11,7 +11,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from roads import assert_same_rows, assert_same_rows_under, connect, needs_install, note_scans
+from roads import (
+    EACH_INTERFACE,
+    assert_same_rows,
+    assert_same_rows_under,
+    connect,
+    needs_install,
+    note_scans,
+)
 from support import examples
 
 ROWS = 4000
@@ -125,6 +132,7 @@ ALL_ROWS = [
 ]
 
 
+@EACH_INTERFACE
 @pytest.mark.parametrize("query", ALL_ROWS)
 def test_rows_that_may_pass_are_read(con: Any, native: Any, table: Path, query: str) -> None:
     assert_same_rows(con, native, table, query)
