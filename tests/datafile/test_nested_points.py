@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -101,12 +102,18 @@ KINDS = [
 ]
 
 
+@cache
+def nested(nulls: str) -> pa.Table:
+    """Make a column of each kind."""
+    return pa.table({kind: column(kind, ROWS, nulls, 40) for kind in KINDS})
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("nulls", ["none", "outside", "inside", "both"])
 def test_rows_of_nested_columns_are_those_that_pylance_reads(
     version: str, nulls: str, tmp_path: Path, by_kernels: set[str]
 ) -> None:
-    table = pa.table({kind: column(kind, ROWS, nulls, 40) for kind in KINDS})
+    table = nested(nulls)
     lance.write_dataset(table, tmp_path / "t", data_storage_version=version)
     ours, theirs = lancefs.open(tmp_path / "t"), lance.dataset(tmp_path / "t")
     for rows in ([0], [ROWS - 1], [3, 4, 5, 1023, 1024, 1025], list(range(0, ROWS, 97))):
@@ -123,7 +130,7 @@ def test_rows_of_nested_columns_are_those_that_pylance_reads(
 def test_one_row_and_the_first_rows_are_read_by_kernels_too(
     version: str, tmp_path: Path, by_kernels: set[str]
 ) -> None:
-    table = pa.table({kind: column(kind, ROWS, "both", 40) for kind in KINDS})
+    table = nested("both")
     table = table.append_column("flat", pa.array(np.arange(ROWS)))
     lance.write_dataset(table, tmp_path / "t", data_storage_version=version)
     dataset = lancefs.open(tmp_path / "t")

@@ -119,8 +119,15 @@ def test_refined_distances_are_exact(
     assert "refined: 50 vectors" in notes(path, q, nprobes=PARTITIONS, refine_factor=5)
 
 
+# One of each sort: partitions that are read whole, codes, rotated codes, and graphs.
+FEWER_KINDS = ("IVF_FLAT", "IVF_PQ", "IVF_RQ", "IVF_HNSW_SQ")
+
+
 @pytest.mark.parametrize("metric", ["l2", *SLOWER_METRICS])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [kind if kind in FEWER_KINDS else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS],
+)
 def test_a_search_that_is_told_nothing_finds_as_much_as_pylance(
     tables: Callable[[str, str], str], kind: str, metric: str
 ) -> None:
