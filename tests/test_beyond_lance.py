@@ -23,10 +23,17 @@ from comparison import assert_same_table
 import lancefs
 
 RNG = np.random.default_rng(5)
+SEEDED = RNG.bit_generator.state
 ROWS = 60
 PAIR = pa.struct([("a", pa.int32()), ("b", pa.string())])
 LISTS = pa.struct([("a", pa.int32()), ("items", pa.list_(pa.int16()))])
 PACKED = {"lance-encoding:packed": "true"}
+
+
+@pytest.fixture(autouse=True)
+def _same_values() -> None:
+    """A test draws the same values whatever ran before it."""
+    RNG.bit_generator.state = SEEDED
 
 
 def value(data_type: pa.DataType, nulls: float) -> Any:

@@ -179,10 +179,10 @@ def test_most_columns_of_short_values_are_read_by_the_kernel(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_rows_on_both_sides_of_the_borders_of_pages_are_read(version: str, tmp_path: Path) -> None:
-    rows = 1_500_000
-    wide = RNG.integers(-(2**62), 2**62, rows)
+    rows, source = 1_500_000, np.random.default_rng(1)
+    wide = source.integers(-(2**62), 2**62, rows)
     # Pages with nulls come before pages without.
-    text, keep = pa.array(wide).cast(pa.string()), RNG.random(rows) < 0.8
+    text, keep = pa.array(wide).cast(pa.string()), source.random(rows) < 0.8
     keep[rows // 3 :] = True
     some = {"wide": pa.array(wide), "text": text, "half": pa.array(wide & 7).cast(pa.string())}
     nulls = {
@@ -269,9 +269,9 @@ def test_an_item_that_is_no_text_hurts_the_rows_that_point_at_it(
 def test_rows_of_arrow_dictionaries_are_those_of_the_table(version: str, tmp_path: Path) -> None:
     """Each fragment has a dictionary of its own; that of the last one is compressed."""
     words = [_WORDS[:3], _WORDS[2:], np.array([f"a long value {k}" * 3 for k in range(200)])]
-    written = []
+    written, source = [], np.random.default_rng(2)
     for some in words:
-        drawn = RNG.integers(0, len(some), ROWS)
+        drawn = source.integers(0, len(some), ROWS)
         values = [None if k % 7 == 0 else str(some[k % len(some)]) for k in drawn]
         written.append(pa.array(values).dictionary_encode())
         table = pa.table({"word": written[-1]})
@@ -289,9 +289,10 @@ def test_rows_of_files_that_store_a_column_differently_are_those_of_the_table(
     tmp_path: Path,
 ) -> None:
     """The parts are packed, plain, short texts and large ones, some with nulls."""
+    wide = np.random.default_rng(3).integers(-(2**62), 2**62, ROWS)
     parts = [
         {"n": np.arange(ROWS), "text": [str(k % 7) for k in range(ROWS)]},
-        {"n": RNG.integers(-(2**62), 2**62, ROWS), "text": [f"text {k}" for k in range(ROWS)]},
+        {"n": wide, "text": [f"text {k}" for k in range(ROWS)]},
         {
             "n": pa.array([None if k % 3 else k for k in range(ROWS)], pa.int64()),
             "text": [None if k % 5 == 0 else f"{k}" * 200 for k in range(ROWS)],

@@ -97,7 +97,7 @@ def test_vectors_of_several_pages_are_found(tmp_path: Path, monkeypatch: Any) ->
         return plain[-1]
 
     monkeypatch.setattr(vector_rows, "_is_plain", noted)
-    rows = RNG.integers(0, 3000, 200)
+    rows = np.random.default_rng(1).integers(0, 3000, 200)
     assert lancefs.open(path).take(rows).equals(whole.take(rows))
     assert len(plain) > 5
     assert all(plain)
@@ -118,11 +118,11 @@ def test_rows_of_a_damaged_file_of_vectors_are_refused_or_of_their_type(tmp_path
     whole = pa.table({name: columns(500)[name] for name in ("id", "float")})
     lance.write_dataset(whole, tmp_path / "t", data_storage_version="2.1")
     (path,) = (tmp_path / "t" / "data").iterdir()
-    content = path.read_bytes()
+    content, source = path.read_bytes(), np.random.default_rng(2)
     for _ in range(200):
         damaged = bytearray(content)
-        for position in RNG.integers(len(content) - 1500, len(content), 2):
-            damaged[position] = RNG.integers(0, 256)
+        for position in source.integers(len(content) - 1500, len(content), 2):
+            damaged[position] = source.integers(0, 256)
         path.unlink()
         path.write_bytes(damaged)
         try:
