@@ -104,7 +104,7 @@ def written_columns(format_: Format) -> st.SearchStrategy[Columns]:
 
 @FORMATS
 def test_random_columns_read_as_they_were_written(format_: Format) -> None:
-    _check_columns(format_, settings(FAST, max_examples=25))
+    _check_columns(format_, settings(FAST, max_examples=15))
 
 
 @FORMATS
@@ -140,7 +140,7 @@ def test_outlines_of_many_random_tables_tell_what_values_do(format_: Format) -> 
 
 @FORMATS
 def test_which_values_are_missing_reads_alike_without_the_values(format_: Format) -> None:
-    _check_told(assert_validity_tells, format_, settings(FAST, max_examples=25))
+    _check_told(assert_validity_tells, format_, settings(FAST, max_examples=18))
 
 
 @pytest.mark.slow

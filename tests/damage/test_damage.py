@@ -125,7 +125,7 @@ def test_a_damaged_table_gives_rows_or_a_lance_error(
 ) -> None:
     cases = cases_of(group)
     chosen = cases[:: -(-len(cases) // 8)]
-    _assert_acceptable(damage(chosen, tmp_path, 48 // len(chosen), seed=1, kernels=kernels))
+    _assert_acceptable(damage(chosen, tmp_path, 24 // len(chosen), seed=1, kernels=kernels))
 
 
 def test_a_damaged_table_takes_no_more_memory_than_a_sound_one(tmp_path: Path) -> None:
