@@ -13,7 +13,7 @@ from lancefs.datafile.arrays import mask_of, numbers_of
 from lancefs.datafile.buffers import Array, Ints
 from lancefs.datafile.kernels import add_positions, count_sums
 
-MAX_VALUES = 1024
+MAX_VALUES = 4 * 1024
 MAX_COMBINATIONS = 16 * 1024
 # Bytes of a dictionary, which is kept.
 _MAX_BYTES = 1024 * 1024

@@ -21,6 +21,7 @@ from duckdb_adapter.sources.column_values import (
     MAX_ROWS,
     count_values,
     has_index,
+    is_asked_again,
     is_countable,
     type_of,
 )
@@ -37,6 +38,8 @@ _BLOCKS = (2048, 256)
 # The column of the tables of the query that tells how often a row is to come.
 _TICKS = "__lance_ticks"
 _REST = "single rows"
+# Values of a column of strings of which a few rows each are handed over quicker than all rows.
+_FEW = 1024
 # Rows of a table that are counted although an index may find those that are used.
 _MAX_COUNTED = 16 * 1024 * 1024
 
@@ -122,8 +125,7 @@ def value_count_rows(
     dataset = rows.dataset
 
     def is_counted(path: str) -> bool:
-        is_text = path in rows.encoded
-        return is_binary() if is_text else is_countable(type_of(dataset, path))
+        return is_binary() if _is_text(rows, path) else is_countable(type_of(dataset, path))
 
     paths = value_count_paths(query, is_counted)
     values = len(paths) * (rows.known_count() or 0)
@@ -131,11 +133,33 @@ def value_count_rows(
         return None
     if _is_answered_by_index(rows, query, paths):
         return None
+    if not _are_worth_counting(rows, paths):
+        return None
     found = _counted(dataset, paths)
+    if found is None:
+        return None
     # A string is handed to DuckDB with its row, which takes longer than a number of blocks.
-    if found is None or (len(paths) == 1 and paths[0] in rows.encoded):
-        return found
-    return found if len(found.counts) * _BLOCKS[-1] <= found.counts.sum() else None
+    is_one_text = len(paths) == 1 and paths[0] in rows.encoded and len(found.counts) <= _FEW
+    are_long = len(found.counts) * _BLOCKS[-1] <= found.counts.sum()
+    return found if is_one_text or are_long else None
+
+
+def _is_text(rows: Rows, path: str) -> bool:
+    """Whether a path is a column of texts; scans encode no members of structs."""
+    if "." in path:
+        return path in rows.encoded
+    return path in rows.encoded or pa.types.is_string(type_of(rows.dataset, path))
+
+
+def _are_worth_counting(rows: Rows, paths: Sequence[str]) -> bool:
+    """Whether values are counted for this query; it is noted for which columns that is asked.
+
+    Texts that come without dictionaries are counted in the time in which DuckDB groups by them, so
+    that only another query gains by it.
+    """
+    plain = [path for path in paths if _is_text(rows, path) and path not in rows.encoded]
+    were_asked = [is_asked_again(rows.dataset, ("counted", path)) for path in plain]
+    return all(were_asked)
 
 
 def _is_answered_by_index(rows: Rows, query: TableQuery, paths: Sequence[str]) -> bool:

@@ -142,7 +142,6 @@ OTHERS = [
     "SELECT max(req.status), sum(epoch(req.ts)) FROM {t}",
     "SELECT max(req['status']) FROM {t}",
     "SELECT max(req) FROM {t}",
-    "SELECT max(flag) FROM {t}",
     "SELECT max(id) OVER () FROM {t} LIMIT 2",
     "SELECT max(id) + 0 * (SELECT sum(x) FROM {t}) > 5 FROM {t}",
     "SELECT max(id) FROM {t} HAVING sum(id) > 5",

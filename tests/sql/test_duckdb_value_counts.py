@@ -435,3 +435,37 @@ def test_random_columns_are_counted_as_duckdb_counts_its_own(
         ):
             for _ in range(3):
                 assert_same_rows(con, native, path, query)
+
+
+def test_texts_without_dictionaries_are_counted_for_the_second_query(
+    tmp_path: Path, reads: list[dict[str, Any]]
+) -> None:
+    path = tmp_path / "texts.lance"
+    texts = [None if n % 13 == 5 else f"value number {n * 7 % 300}" for n in range(ROWS)]
+    members = pa.array([{"kind": text} for text in texts])
+    rows = pa.table({"text": texts, "req": members, "code": [n % 3 for n in range(ROWS)]})
+    # Data files 2.0 have dictionaries of up to a hundred values.
+    lance.write_dataset(rows, str(path), data_storage_version="2.0", max_rows_per_file=2500)
+    counted = [
+        "SELECT text, count(*) FROM {t} GROUP BY text ORDER BY text",
+        "SELECT count(DISTINCT text), max(length(text)) FROM {t}",
+        "SELECT count(*) FROM {t} WHERE text LIKE '%9' OR text IS NULL",
+    ]
+    con = connect("install")
+    with native_rows(rows) as native:
+        for query in counted[:2]:
+            del reads[:]
+            assert_same_rows(con, native, path, query)
+            assert reads != []
+        for query in counted:
+            del reads[:]
+            assert_same_rows(con, native, path, query)
+            assert reads == []
+        # Counted at once, since the texts were asked for before.
+        by_both = "SELECT code, text, count(*) FROM {t} GROUP BY ALL ORDER BY ALL"
+        assert_same_rows(con, native, path, by_both)
+        del reads[:]
+        assert_same_rows(con, native, path, by_both)
+        assert reads == []
+        by_member = "SELECT req.kind AS k, count(*) FROM {t} GROUP BY k ORDER BY k"
+        assert_reads_each_time(native, path, reads, by_member)
