@@ -80,7 +80,9 @@ def _plans(indices: TableIndices, test: ColumnTest) -> Iterator[Plan]:
     most = indices.most(_BITMAPS_SHARE, _FEW_BITMAPS)
     for index in sorted(known, key=lambda one: _KINDS.index(one.kind)):
         plan = plan_with(indices, index, test)
-        if plan is not None and all(
+        if plan is None or not plan.covers_once:
+            continue
+        if all(
             opened.is_exact_for(test) and (isinstance(opened, BTree) or len(pages) <= most)
             for _, opened, pages in plan.segments
         ):
@@ -96,9 +98,6 @@ def _count_tested(
     """Count the rows that pass a test; None if the index does not tell."""
     rows, counted = 0, set[int]()
     for segment, opened, pages in plan.segments:
-        covered = segment.covered.tolist()
-        if not counted.isdisjoint(covered):  # their rows would count twice
-            return None
         try:
             part = _count_in(indices, segment, opened, test, pages, reader_of)
         except LanceError as error:
@@ -107,7 +106,7 @@ def _count_tested(
         if part is None:
             return None
         rows += part
-        counted.update(covered)
+        counted.update(segment.covered.tolist())
     return Count(rows, frozenset(counted)) if counted else None
 
 

@@ -224,6 +224,11 @@ class Plan(NamedTuple):
         """Ids of the fragments that the segments cover."""
         return frozenset().union(*(segment.covered.tolist() for segment, _, _ in self.segments))
 
+    @property
+    def covers_once(self) -> bool:
+        """Whether no fragment is covered by two segments, which may both name its rows."""
+        return len(self.covered) == sum(len(segment.covered) for segment, _, _ in self.segments)
+
 
 class _SampledPage(NamedTuple):
     """Rows of one page of a segment that pass a test.
