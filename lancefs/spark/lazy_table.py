@@ -45,6 +45,7 @@ def table(
     unsupported: Unsupported = "error",
     use_index: bool = True,
     storage_options: Mapping[str, Any] | None = None,
+    base_paths: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Return a version of a table as a DataFrame that reads the columns that a query uses.
 
@@ -66,13 +67,14 @@ def table(
             `skip`.
         use_index: Whether the filter may be looked up in the indices of the table.
         storage_options: For fsspec, such as credentials.
+        base_paths: As for `read`.
 
     Raises:
         ValueError: An argument makes no sense.
         InvalidFilter: The filter cannot be parsed.
         LanceError: The table cannot be opened, as `lancefs.open` says.
     """
-    where = TableOptions(absolute(url), dict(storage_options or {}))
+    where = TableOptions(absolute(url), dict(storage_options or {}), moved=dict(base_paths or {}))
     wanted = make_ref(as_of=ref) if isinstance(ref, datetime) else make_ref(ref=ref)
     version = open_table(where, wanted)
     names = None if columns is None else list(columns)
@@ -92,7 +94,7 @@ def table(
             spark, url, columns=[ROW_OFFSET.name], filter=filter,
             version=version.manifest.version, branch=version.resolved.branch,
             rows_per_partition=rows_per_partition, bytes_per_partition=bytes_per_partition,
-            use_index=use_index, storage_options=storage_options,
+            use_index=use_index, storage_options=storage_options, base_paths=base_paths,
         )  # fmt: skip
     return _with_columns(positions, where, version, schema, nanoseconds)
 

@@ -54,6 +54,7 @@ def read(
     unsupported: Unsupported | None = None,
     use_index: bool = True,
     storage_options: Mapping[str, Any] | None = None,
+    base_paths: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Read a version of a table as a DataFrame; only what is asked for is decoded.
 
@@ -76,6 +77,7 @@ def read(
             of many digits as texts) or `skip`.
         use_index: Whether filters may be looked up in the indices of the table.
         storage_options: For fsspec, such as credentials.
+        base_paths: Where the files below base paths of the table are now, by base path.
 
     Raises:
         ValueError: An argument makes no sense.
@@ -98,6 +100,7 @@ def read(
         "unsupported": unsupported,
         "useIndex": None if use_index else "false",
         "storage": json.dumps(dict(storage_options)) if storage_options else None,
+        "basePaths": json.dumps(dict(base_paths)) if base_paths else None,
     }
     options = {name: str(value) for name, value in given.items() if value is not None}
     # Opened here, by no process of Spark: what is wrong is an exception of ours, not one of Java's.

@@ -463,6 +463,9 @@ def test_a_clone_whose_parent_has_moved(spark: Any, tmp_path: Path) -> None:
     base_paths = {parent: moved}
     read = spark.read.format("lancefs").option("basePaths", json.dumps(base_paths))
     assert ids(read.load(clone)) == list(range(100))
+    assert ids(lancefs.spark.read(spark, clone, base_paths=base_paths)) == list(range(100))
+    lazy = lancefs.spark.table(spark, clone, filter="id < 7", base_paths=base_paths)
+    assert ids(lazy) == list(range(7))
     out = tmp_path / "out"
     written = lancefs.spark.materialize(spark, clone, str(out), base_paths=base_paths)
     assert written.rows == 100
