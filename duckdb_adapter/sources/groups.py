@@ -133,8 +133,8 @@ def group_by_codes(rows: Rows, query: TableQuery) -> Rows | GroupedRows:
     if not _MIN_ROWS <= (rows.known_count() or 0) <= MAX_ROWS:
         return rows
     names, keys = rows.schema.names, group_keys(query, rows.encoded)
-    is_clear = len({fold(each) for each in names}) == len(names)  # DuckDB renames others
-    if not keys or not is_clear:
+    folded = {fold(each) for each in names}  # DuckDB renames columns that are spelled alike
+    if not keys or len(folded) < len(names) or GROUP in folded:
         return rows
     combinations = few_combinations(rows.dataset, keys)
     return rows if combinations is None else GroupedRows(rows, combinations)

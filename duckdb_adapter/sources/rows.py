@@ -24,13 +24,14 @@ import pyarrow.compute as pc
 from duckdb_adapter.duckdb_ranges import check_range, is_limited
 from duckdb_adapter.duckdb_types import cast_for_duckdb, field_for_duckdb
 from duckdb_adapter.endings import streams
+from duckdb_adapter.identifiers import fold
 from duckdb_adapter.interrupts import raise_again, reraise_interrupts
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.sources.replacement import READER, Replacement, TableOf
 from duckdb_adapter.stream_errors import without_traceback
 from duckdb_adapter.version_cache import forget
 from lancefs.datafile.logical_types import decimal64_type
-from lancefs.errors import LanceError
+from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.forks import Lock, cached_property
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import columns_of, evaluate_filter
@@ -240,6 +241,12 @@ class Rows(RowSource):
             known = _COLUMNS.get(version) if is_whole else None
         if known is not None:
             return known
+        own = next((name for name in shown.names if fold(name) == COUNT_COLUMN), None)
+        if own is not None:
+            raise UnsupportedFeature(
+                f"{version.name}: the column {own!r} is called as one that lancefs adds for "
+                "DuckDB; read the table with lancefs.open, and give the column another name there"
+            )
         encoded = self._encoded_columns()
         plain = [
             field.with_type(ENCODED.value_type)

@@ -273,6 +273,15 @@ def test_columns_whose_names_differ_in_case_only_are_left_alone(tmp_path: Path) 
     assert len(found.fetchall()) == 15
 
 
+def test_a_column_that_is_called_as_the_numbers_of_groups_is_a_column(tmp_path: Path) -> None:
+    path, rows = tmp_path / "t.lance", _rows(300, 3)
+    rows = rows.append_column(GROUP, rows["bytes"])
+    lance.write_dataset(rows, str(path))
+    query = f"SELECT level, zone, sum({GROUP}) FROM {{t}} GROUP BY ALL ORDER BY ALL"
+    with native_rows(rows) as native:
+        assert_same_rows(connect("install"), native, path, query)
+
+
 def test_names_of_columns_may_be_anything(tmp_path: Path) -> None:
     names = ['a "b"', "select", "it's"]
     random = np.random.default_rng(1)

@@ -113,6 +113,13 @@ def test_columns_are_columns_whatever_their_names_are(kept: Any, tmp_path: Path)
     assert kept.execute(fields).fetchall() == [(name,) for name in COLUMNS]
 
 
+def test_a_column_that_is_called_as_ours_is_named(kept: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"a": [1], "__Lance_rows": [2]}), path)
+    with pytest.raises(Exception, match="the column '__Lance_rows' is called as one that lancefs"):
+        kept.execute(f"SELECT a FROM {text(path)}")
+
+
 @pytest.mark.parametrize("tag", ["it's", 'a"b', "x'; DROP TABLE kept; --", "`a` {b}", "$1 ? %s"])
 def test_a_tag_with_a_forged_name_is_shown_and_refused(kept: Any, tmp_path: Path, tag: str) -> None:
     path = write(tmp_path, "t.lance")
