@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
+from duckdb_adapter.endings import is_new
 from duckdb_adapter.engine_settings import BindContext
 from duckdb_adapter.queries.members import UsedColumns
 from duckdb_adapter.queries.table_uses import TableUses
@@ -181,7 +182,8 @@ def _scanned(table: BoundTable) -> Replacement:
         rows = FilteredRows(dataset, used, conditions, table.context.use)
     elif used != UsedColumns():
         rows = MemberRows(dataset, used)
-    grouped = group_by_codes(rows, table.uses.query) if table.is_first else rows
+    # Before DuckDB 2.0, which aggregates below joins, groups by strings are quicker.
+    grouped = group_by_codes(rows, table.uses.query) if table.is_first and is_new() else rows
     if grouped is not rows:
         return grouped
     expressions = ranged_keys(table.rows, table.uses.join_keys)

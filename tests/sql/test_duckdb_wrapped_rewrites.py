@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from roads import assert_same_rows, connect, scanned
 
-from duckdb_adapter.sources import row_counts
+from duckdb_adapter.endings import is_new
+from duckdb_adapter.sources import groups, row_counts
 
 pytestmark = pytest.mark.usefixtures("any_table_is_long")
 
@@ -214,3 +215,13 @@ def test_texts_are_grouped_of_which_a_fragment_has_none(tmp_path: Path) -> None:
     found = connect("wrap").execute(query).fetchall()
     assert found[-2:] == [(None, "p", 200, None), (None, "q", 200, None)]
     assert sum(count for _, _, count, _ in found) == 2000
+
+
+def test_groups_by_several_strings_are_made_by_numbers_where_that_is_quicker(
+    native: Any, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "_MIN_ROWS", 10)
+    con, query = connect("wrap"), "SELECT level, host, avg(id) FROM {t} GROUP BY ALL ORDER BY ALL"
+    assert_same_rows(con, native, table, query)
+    plans = con.execute("EXPLAIN " + query.format(t=f"'{table}'")).fetchall()
+    assert any(groups.GROUP in plan for _, plan in plans) == is_new()
