@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -63,132 +64,189 @@ def count_rows(indices: TableIndices, predicate: Predicate, reader_of: ReaderOf)
     if not is_exact(predicate):
         return None
     try:
-        if not isinstance(predicate, ColumnTest):
-            return _count_joined(indices, predicate, reader_of)
-        for plan in _plans(indices, predicate):
-            counted = _count_tested(indices, plan, predicate, reader_of)
-            if counted is not None:
-                return counted
+        return _Counting(indices, reader_of).count(predicate)
     except pa.ArrowException:  # the filter does not fit the values: the scan says so
-        pass
-    return None
-
-
-def _plans(indices: TableIndices, test: ColumnTest) -> Iterator[Plan]:
-    """Yield how the indices over a column answer a test exactly, the quickest one first."""
-    known = [one for one in indices.over(test.field_id) if one.kind in _KINDS]
-    most = indices.most(_BITMAPS_SHARE, _FEW_BITMAPS)
-    for index in sorted(known, key=lambda one: _KINDS.index(one.kind)):
-        plan = plan_with(indices, index, test)
-        if plan is None or not plan.covers_once:
-            continue
-        if all(
-            opened.is_exact_for(test) and (isinstance(opened, BTree) or len(pages) <= most)
-            for _, opened, pages in plan.segments
-        ):
-            yield plan
-
-
-# One test
-
-
-def _count_tested(
-    indices: TableIndices, plan: Plan, test: ColumnTest, reader_of: ReaderOf
-) -> Count | None:
-    """Count the rows that pass a test; None if the index does not tell."""
-    rows, counted = 0, set[int]()
-    for segment, opened, pages in plan.segments:
-        try:
-            part = _count_in(indices, segment, opened, test, pages, reader_of)
-        except LanceError as error:
-            indices.give_up(segment, error)
-            continue
-        if part is None:
-            return None
-        rows += part
-        counted.update(segment.covered.tolist())
-    return Count(rows, frozenset(counted)) if counted else None
-
-
-def _count_in(
-    indices: TableIndices,
-    segment: IndexSegment,
-    opened: OpenSegment,
-    test: ColumnTest,
-    pages: Ints,
-    reader_of: ReaderOf,
-) -> int | None:
-    """Count the rows that a segment finds; None for a scan.
-
-    Where a BTREE holds as many rows as live in the fragments that it covers, it holds these: then
-    the numbers of rows in its pages are enough.
-    """
-    if isinstance(opened, BTree):
-        live = indices.coverage.live_rows(segment)
-        if live is not None and int(live.sum()) == opened.entries:
-            return opened.count(pages, test, indices.max_read)
-        if opened.rows_in(pages) > indices.max_read:
-            return None
-    if isinstance(opened, Bitmap) and indices.coverage.has_addresses(segment):
-        covered = set(segment.covered.tolist())
-        named = _named_bitmaps(indices, segment, opened, pages, covered, reader_of)
-        return sum(count_live(bitmap, reader_of(number).deleted) for number, bitmap in named)
-    found = _named_offsets(indices, segment, opened, test, pages)
-    if found is None:
         return None
-    return sum(
-        len(offsets) - int(is_among(reader_of(number).deleted, offsets).sum())
-        for number, offsets in found
-    )
 
 
-def _named_bitmaps(
-    indices: TableIndices,
-    segment: IndexSegment,
-    opened: Bitmap,
-    pages: Ints,
-    wanted: Set[int],
-    reader_of: ReaderOf,
-) -> Iterator[tuple[int, BitMap]]:
-    """Yield the rows that have some values, in the wanted ones of the fragments that are covered.
+@dataclass(frozen=True, slots=True)
+class _Counting:
+    """Counts rows by the indices of a version.
 
-    Raises:
-        CorruptFile: The segment is damaged, or names a row that cannot be.
+    Attributes:
+        indices: The indices.
+        reader_of: Returns the reader of a fragment.
     """
-    others = opened.others(pages)
-    if len(others) >= len(pages):
-        yield from _checked_bitmaps(indices, segment, opened, pages, wanted, reader_of)
-        return
-    from pyroaring import BitMap
 
-    excluded = TestedRows()  # each row has one value
-    excluded.add_bitmaps(_checked_bitmaps(indices, segment, opened, others, wanted, reader_of))
-    for number in wanted:
-        rows = BitMap(range(reader_of(number).physical_rows))
-        yield number, rows - excluded.bitmap_of(number)
+    indices: TableIndices
+    reader_of: ReaderOf
 
+    def count(self, predicate: Predicate) -> Count | None:
+        """Count the rows that pass a predicate; None if indices do not tell."""
+        if not isinstance(predicate, ColumnTest):
+            return self._count_joined(predicate)
+        counts = (self._count_tested(plan, predicate) for plan in self._plans(predicate))
+        return next((counted for counted in counts if counted is not None), None)
 
-def _checked_bitmaps(
-    indices: TableIndices,
-    segment: IndexSegment,
-    opened: Bitmap,
-    pages: Ints,
-    wanted: Set[int],
-    reader_of: ReaderOf,
-) -> Iterator[tuple[int, BitMap]]:
-    """Yield the rows that a segment names in some fragments that it covers, value by value.
+    def _plans(self, test: ColumnTest) -> Iterator[Plan]:
+        """Yield how the indices over a column answer a test exactly, the quickest one first."""
+        known = [one for one in self.indices.over(test.field_id) if one.kind in _KINDS]
+        most = self.indices.most(_BITMAPS_SHARE, _FEW_BITMAPS)
+        for index in sorted(known, key=lambda one: _KINDS.index(one.kind)):
+            plan = plan_with(self.indices, index, test)
+            if plan is None or not plan.covers_once:
+                continue
+            if all(
+                opened.is_exact_for(test) and (isinstance(opened, BTree) or len(pages) <= most)
+                for _, opened, pages in plan.segments
+            ):
+                yield plan
 
-    Raises:
-        CorruptFile: The segment is damaged, or names a row that cannot be.
-    """
-    maps = list(opened.maps_of(pages, wanted))
-    named = (number for one in maps for number in one.fragments)
-    indices.coverage.check_fragments(segment, named)
-    for one in maps:
-        for fragment_id, bitmap in one.bitmaps:
+    # One test
+
+    def _count_tested(self, plan: Plan, test: ColumnTest) -> Count | None:
+        """Count the rows that pass a test; None if the index does not tell."""
+        rows, counted = 0, set[int]()
+        for segment, opened, pages in plan.segments:
+            try:
+                part = self._count_in(segment, opened, test, pages)
+            except LanceError as error:
+                self.indices.give_up(segment, error)
+                continue
+            if part is None:
+                return None
+            rows += part
+            counted.update(segment.covered.tolist())
+        return Count(rows, frozenset(counted)) if counted else None
+
+    def _count_in(
+        self, segment: IndexSegment, opened: OpenSegment, test: ColumnTest, pages: Ints
+    ) -> int | None:
+        """Count the rows that a segment finds; None for a scan.
+
+        Where a BTREE holds as many rows as live in the fragments that it covers, it holds these:
+        then the numbers of rows in its pages are enough.
+        """
+        coverage, most = self.indices.coverage, self.indices.max_read
+        if isinstance(opened, BTree):
+            live = coverage.live_rows(segment)
+            if live is not None and int(live.sum()) == opened.entries:
+                return opened.count(pages, test, most)
+            if opened.rows_in(pages) > most:
+                return None
+        if isinstance(opened, Bitmap) and coverage.has_addresses(segment):
+            named = self._named_bitmaps(segment, opened, pages, set(segment.covered.tolist()))
+            return sum(
+                count_live(bitmap, self.reader_of(number).deleted) for number, bitmap in named
+            )
+        found = self._named_offsets(segment, opened, test, pages)
+        if found is None:
+            return None
+        return sum(
+            len(offsets) - int(is_among(self.reader_of(number).deleted, offsets).sum())
+            for number, offsets in found
+        )
+
+    # Several tests
+
+    def _count_joined(self, predicate: Predicate) -> Count | None:
+        """Count the rows that pass several tests; None if a scan is quicker, or has to tell."""
+        plans = dict[int, Plan]()  # by the id of the test's object
+        for test in tests_of(predicate):
+            plan = next(self._plans(test), None)
+            if plan is None:
+                return None
+            plans[id(test)] = plan
+        covered = [plan.covered for plan in plans.values()]
+        # What only some of them cover is scanned with their help.
+        if any(one != covered[0] for one in covered) or self._is_scanned(predicate, plans):
+            return None
+        found, left = dict[int, TestedRows](), set(covered[0])
+        parts = predicate.parts if isinstance(predicate, AllOf) else [predicate]
+
+        def order(part: Predicate) -> tuple[bool, int]:  # only bitmaps are read by their fragments
+            has_bitmaps = any(plans[id(test)].source.kind == "Bitmap" for test in tests_of(part))
+            return has_bitmaps, _fewest_rows(part, plans)
+
+        for part in sorted(parts, key=order):
+            there = set[int]()
+            for test in tests_of(part):
+                rows = self._tested_rows(plans[id(test)], test, left)
+                if rows is None:
+                    return None
+                found[id(test)] = rows
+                there |= rows.fragments
+            left &= there  # in other fragments no row passes all parts
+            if not left:
+                break
+        count = 0
+        for number in left:
+            reader = self.reader_of(number)
+            passing = rows_of_fragment(
+                predicate, lambda test: found[id(test)], number, reader.physical_rows
+            )
+            count += count_live(passing, reader.deleted)
+        return Count(count, covered[0])
+
+    def _is_scanned(self, predicate: Predicate, plans: Mapping[int, Plan]) -> bool:
+        """Tell whether testing the rows of a part of a predicate is quicker than reading all."""
+        trees = [plan.rows for plan in plans.values() if plan.source.kind == "BTree"]
+        if max(trees, default=0) > self.indices.max_read:
+            return True
+        named = _fewest_rows(predicate, plans)
+        return isinstance(predicate, AllOf) and sum(trees) > max(
+            _FEW_TREE_ROWS, _TREE_ROWS_A_ROW * named
+        )
+
+    def _tested_rows(self, plan: Plan, test: ColumnTest, among: Set[int]) -> TestedRows | None:
+        """Return the rows of some fragments that pass a test; None if an index does not tell."""
+        found = TestedRows()
+        for segment, opened, pages in plan.segments:
+            wanted = among & set(segment.covered.tolist())
+            if not wanted:
+                continue
+            try:
+                if isinstance(opened, Bitmap) and self.indices.coverage.has_addresses(segment):
+                    found.add_bitmaps(self._named_bitmaps(segment, opened, pages, wanted))
+                    continue
+                offsets = self._named_offsets(segment, opened, test, pages)
+            except LanceError as error:
+                self.indices.give_up(segment, error)
+                return None
+            if offsets is None:
+                return None
+            found.add_offsets(offsets)
+        return found
+
+    # Rows that segments name; a damaged one, or one that names a row that cannot be, is an error
+
+    def _named_bitmaps(
+        self, segment: IndexSegment, opened: Bitmap, pages: Ints, wanted: Set[int]
+    ) -> Iterator[tuple[int, BitMap]]:
+        """Yield the rows that have some values, in wanted fragments of those that are covered."""
+        others = opened.others(pages)
+        if len(others) >= len(pages):
+            yield from self._checked_bitmaps(segment, opened, pages, wanted)
+            return
+        from pyroaring import BitMap
+
+        excluded = TestedRows()  # each row has one value
+        excluded.add_bitmaps(self._checked_bitmaps(segment, opened, others, wanted))
+        for number in wanted:
+            rows = BitMap(range(self.reader_of(number).physical_rows))
+            yield number, rows - excluded.bitmap_of(number)
+
+    def _checked_bitmaps(
+        self, segment: IndexSegment, opened: Bitmap, pages: Ints, wanted: Set[int]
+    ) -> Iterator[tuple[int, BitMap]]:
+        """Yield the rows that a segment names in fragments that it covers, value by value."""
+        maps = list(opened.maps_of(pages, wanted))
+        named = (number for one in maps for number in one.fragments)
+        self.indices.coverage.check_fragments(segment, named)
+        for fragment_id, bitmap in (each for one in maps for each in one.bitmaps):
             if not bitmap:
                 continue
-            rows = reader_of(fragment_id).physical_rows
+            rows = self.reader_of(fragment_id).physical_rows
             if bitmap.max() >= rows:
                 raise CorruptFile(
                     f"the index {segment.index.name} names row {bitmap.max()} of fragment "
@@ -196,78 +254,15 @@ def _checked_bitmaps(
                 )
             yield fragment_id, bitmap
 
-
-def _named_offsets(
-    indices: TableIndices,
-    segment: IndexSegment,
-    opened: OpenSegment,
-    test: ColumnTest,
-    pages: Ints,
-) -> Iterable[tuple[int, Ints]] | None:
-    """Return the rows that a segment finds in fragments that it covers; None for too many.
-
-    Raises:
-        CorruptFile: The segment is damaged, or names a row that cannot be.
-    """
-    numbers = opened.find(pages, test, MAX_ROWS)
-    if numbers is None:
-        return None
-    addresses = indices.coverage.addresses_of(segment, numbers, opened.entries)
-    return offsets_by_fragment(addresses, segment.covered)
-
-
-# Several tests
-
-
-def _count_joined(indices: TableIndices, predicate: Predicate, reader_of: ReaderOf) -> Count | None:
-    """Count the rows that pass several tests; None if indices do not tell, or a scan is quicker."""
-    plans = dict[int, Plan]()  # by the id of the test's object
-    for test in tests_of(predicate):
-        plan = next(_plans(indices, test), None)
-        if plan is None:
+    def _named_offsets(
+        self, segment: IndexSegment, opened: OpenSegment, test: ColumnTest, pages: Ints
+    ) -> Iterable[tuple[int, Ints]] | None:
+        """Return the rows that a segment finds in the fragments it covers; None for too many."""
+        numbers = opened.find(pages, test, MAX_ROWS)
+        if numbers is None:
             return None
-        plans[id(test)] = plan
-    covered = [plan.covered for plan in plans.values()]
-    # What only some of them cover is scanned with their help.
-    if any(one != covered[0] for one in covered) or _is_scanned(indices, predicate, plans):
-        return None
-    found, left = dict[int, TestedRows](), set(covered[0])
-    parts = predicate.parts if isinstance(predicate, AllOf) else [predicate]
-
-    def order(part: Predicate) -> tuple[bool, int]:  # only bitmaps are read by their fragments
-        has_bitmaps = any(plans[id(test)].source.kind == "Bitmap" for test in tests_of(part))
-        return has_bitmaps, _fewest_rows(part, plans)
-
-    for part in sorted(parts, key=order):
-        there = set[int]()
-        for test in tests_of(part):
-            rows = _tested_rows(indices, plans[id(test)], test, left, reader_of)
-            if rows is None:
-                return None
-            found[id(test)] = rows
-            there |= rows.fragments
-        left &= there  # in other fragments no row passes all parts
-        if not left:
-            break
-    count = 0
-    for number in left:
-        reader = reader_of(number)
-        passing = rows_of_fragment(
-            predicate, lambda test: found[id(test)], number, reader.physical_rows
-        )
-        count += count_live(passing, reader.deleted)
-    return Count(count, covered[0])
-
-
-def _is_scanned(indices: TableIndices, predicate: Predicate, plans: Mapping[int, Plan]) -> bool:
-    """Tell whether testing the rows that pass a part of a predicate is quicker than reading all."""
-    trees = [plan.rows for plan in plans.values() if plan.source.kind == "BTree"]
-    if max(trees, default=0) > indices.max_read:
-        return True
-    named = _fewest_rows(predicate, plans)
-    return isinstance(predicate, AllOf) and sum(trees) > max(
-        _FEW_TREE_ROWS, _TREE_ROWS_A_ROW * named
-    )
+        addresses = self.indices.coverage.addresses_of(segment, numbers, opened.entries)
+        return offsets_by_fragment(addresses, segment.covered)
 
 
 def _fewest_rows(predicate: Predicate, plans: Mapping[int, Plan]) -> int:
@@ -276,31 +271,3 @@ def _fewest_rows(predicate: Predicate, plans: Mapping[int, Plan]) -> int:
         return plans[id(predicate)].rows
     sizes = [_fewest_rows(part, plans) for part in predicate.parts]
     return min(sizes) if isinstance(predicate, AllOf) else sum(sizes)
-
-
-def _tested_rows(
-    indices: TableIndices,
-    plan: Plan,
-    test: ColumnTest,
-    among: Set[int],
-    reader_of: ReaderOf,
-) -> TestedRows | None:
-    """Return the rows of some fragments that pass a test; None if an index does not tell."""
-    found = TestedRows()
-    for segment, opened, pages in plan.segments:
-        wanted = among & set(segment.covered.tolist())
-        if not wanted:
-            continue
-        try:
-            if isinstance(opened, Bitmap) and indices.coverage.has_addresses(segment):
-                named = _named_bitmaps(indices, segment, opened, pages, wanted, reader_of)
-                found.add_bitmaps(named)
-                continue
-            offsets = _named_offsets(indices, segment, opened, test, pages)
-        except LanceError as error:
-            indices.give_up(segment, error)
-            return None
-        if offsets is None:
-            return None
-        found.add_offsets(offsets)
-    return found

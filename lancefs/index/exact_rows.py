@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_, or_
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -114,15 +114,14 @@ def count_live(rows: FragmentRows, deleted: Ints) -> int:
 
 
 def _joined(
-    left: FragmentRows, right: FragmentRows, join: Callable[[FragmentRows, FragmentRows], object]
+    left: FragmentRows, right: FragmentRows, join: Callable[[Any, Any], FragmentRows]
 ) -> FragmentRows:
     """Return what AND or OR makes of two sets of rows."""
     if isinstance(left, np.ndarray) and not isinstance(right, np.ndarray):
         right = _mask(right, len(left))
     elif isinstance(right, np.ndarray) and not isinstance(left, np.ndarray):
         left = _mask(left, len(right))
-    joined: FragmentRows = join(left, right)  # type: ignore[assignment]
-    return joined
+    return join(left, right)
 
 
 def _mask(bitmap: BitMap, length: int) -> Mask:
