@@ -8,19 +8,14 @@ from __future__ import annotations
 import os
 import re
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
 
 from duckdb_adapter.open_names import find_table
 from duckdb_adapter.paths import TableName, parse_name, protocol_of
 from duckdb_adapter.storage import Storage
 from lancefs.errors import NotALanceTable
 from lancefs.storage import Store
-from lancefs.storage.filesystems import in_turn, is_folder, open_url
-from lancefs.storage.retries import retry
+from lancefs.storage.filesystems import matching_folders, open_url
 from lancefs.table.versions import VERSIONS
-
-if TYPE_CHECKING:
-    import fsspec
 
 # What may follow the suffix is for the store to read, as in `t.lance?ddbTableName=commits`.
 _QUERY = re.compile(r"\.lance\?.*")
@@ -82,12 +77,6 @@ def _is_table(name: str, pattern: TableName, storage: Storage) -> bool:
         return False
 
 
-def _glob(fs: fsspec.AbstractFileSystem, path: str) -> dict[str, Any]:
-    with in_turn(fs):
-        found: dict[str, Any] = fs.glob(path, detail=True)
-    return found
-
-
 def _matches(pattern: TableName, storage: Storage) -> list[str]:
     fs, path = open_url(pattern.url, storage(pattern.url))
     signs = _SIGNS.search(path)
@@ -95,14 +84,13 @@ def _matches(pattern: TableName, storage: Storage) -> list[str]:
         return []
     start = path.rfind("/", 0, signs.start()) + 1
     fs.invalidate_cache(path[:start])
-    found = retry(lambda: _glob(fs, path), pattern.url)
+    folders = matching_folders(fs, path, pattern.url)
     # What the pattern is within the URL: before and after it, tables are spelled as it is.
     before, _, after = pattern.url.rpartition(path[start:])
     is_local = Store(fs, path).is_local
     tables: dict[str, str] = {}
-    for one, info in sorted(found.items()):
-        table = one.rstrip("/")
-        is_table = is_folder(fs, info) and (
+    for table in folders:
+        is_table = (
             os.path.isdir(os.path.join(table, VERSIONS)) if is_local else table.endswith(_SUFFIX)
         )
         # Below a table there are its branches.

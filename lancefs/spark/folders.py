@@ -12,7 +12,7 @@ from fsspec.implementations.local import LocalFileSystem
 from lancefs.errors import NotALanceTable
 from lancefs.spark.stores import absolute, open_place
 from lancefs.storage import Store
-from lancefs.storage.filesystems import is_folder
+from lancefs.storage.filesystems import matching_folders
 from lancefs.storage.retries import retry
 
 SUFFIX = ".lance"
@@ -41,8 +41,7 @@ def find_tables(place: str, storage: Mapping[str, Any]) -> dict[str, str]:
     fs, path = open_place(place, storage)
     path = path.rstrip("/")
     if _has_signs(path) and not retry(lambda: fs.isdir(path), place):
-        globbed = retry(lambda: fs.glob(path, detail=True), place).items()
-        top, found = _top(path), [one for one, info in globbed if is_folder(fs, info)]
+        top, found = _top(path), matching_folders(fs, path, place)
     else:
         top = path
         entries = Store(fs, path).entries()

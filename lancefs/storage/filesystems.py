@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lancefs.errors import LanceError, NotALanceTable, ReadFailed, cause
 from lancefs.forks import Lock
-from lancefs.storage.retries import CHECK_ADDRESS, message_of
+from lancefs.storage.retries import CHECK_ADDRESS, message_of, retry
 
 if TYPE_CHECKING:
     import fsspec
@@ -146,6 +146,27 @@ def is_folder(fs: fsspec.AbstractFileSystem, info: Mapping[str, Any]) -> bool:
         info: The entry.
     """
     return info["type"] == "directory" or bool(info.get("islink") and fs.isdir(info["name"]))
+
+
+def matching_folders(fs: fsspec.AbstractFileSystem, pattern: str, url: str) -> list[str]:
+    """Return the directories that a pattern matches, sorted.
+
+    Args:
+        fs: The filesystem.
+        pattern: A path with signs, as `fs.glob` takes them.
+        url: What the pattern is in, for errors.
+
+    Raises:
+        ReadFailed: The store refused or failed.
+    """
+
+    def glob() -> dict[str, Any]:
+        with in_turn(fs):
+            found: dict[str, Any] = fs.glob(pattern, detail=True)
+        return found
+
+    found = sorted(retry(glob, url).items())
+    return [path.rstrip("/") for path, info in found if is_folder(fs, info)]
 
 
 def is_archive(fs: fsspec.AbstractFileSystem) -> bool:
