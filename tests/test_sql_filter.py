@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -13,6 +10,7 @@ import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from filter_rows import ROWS, N
 
 import lancefs
 from lancefs.errors import ColumnNotFound, InvalidFilter
@@ -20,61 +18,6 @@ from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.conditions import Condition
 from lancefs.scan.expressions import columns_of, values_of
 from lancefs.scan.sql_filter import parse_filter
-
-N = 12
-NAN = float("nan")
-START = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-def gaps(values: list[object]) -> list[object]:
-    """Leave every fifth value out."""
-    return [None if i % 5 == 3 else values[i % len(values)] for i in range(N)]
-
-
-ROWS = pa.table(
-    {
-        "id": pa.array(range(N), pa.int32()),
-        "i": pa.array(gaps([-7, -2, 0, 0, 3, 5, 7, 127]), pa.int8()),
-        "big": pa.array(gaps([2**53 + 1, -(2**63), 2**63 - 1, 0, 4]), pa.int64()),
-        "u": pa.array(gaps([0, 1, 200, 7]), pa.uint8()),
-        "ubig": pa.array(gaps([0, 2**64 - 1, 5, 3, 2**63]), pa.uint64()),
-        "x": pa.array(gaps([0.0, -0.0, 1.5, NAN, -2.5, 0.1, float("inf"), 3.0]), pa.float64()),
-        "f": pa.array(gaps([0.1, -0.0, 1.5, NAN, NAN, 2.0]), pa.float32()),
-        "price": pa.array(
-            gaps([Decimal(n).scaleb(-2) for n in (125, 10, -250, 0, 250, 300)]),
-            pa.decimal128(8, 2),
-        ),
-        "wide": pa.array(
-            gaps([Decimal("0.1"), Decimal("1.5"), Decimal("-2.5"), Decimal("3")]),
-            pa.decimal128(38, 20),
-        ),
-        "city": pa.array(gaps(["Gent", "Lyon", "L'Île", "gent", "100%", "a_b", "a\\b", ""])),
-        "note": pa.array(gaps(["x\ny", "ß", "Gent", "e", "lyon"]), pa.large_string()),
-        "gift": pa.array(gaps([True, False, True, True, False])),
-        "day": pa.array(gaps([date(2026, 1, n + 1) for n in range(N)])),
-        "sent": pa.array(
-            gaps([START + timedelta(hours=6 * n) for n in range(N)]), pa.timestamp("us", "UTC")
-        ),
-        "plain": pa.array(
-            gaps([datetime(2026, 1, 1) + timedelta(hours=6 * n) for n in range(N)]),
-            pa.timestamp("us"),
-        ),
-        "clock": pa.array(gaps([time(n, 30) for n in range(N)]), pa.time64("us")),
-        "raw": pa.array(gaps([b"\x0a\xff", b"Gent", b"", b"a"])),
-        "user": pa.array(
-            gaps([{"age": n, "Name": None if n == 2 else f"n{n}"} for n in range(N)]),
-            pa.struct([("age", pa.int64()), ("Name", pa.string())]),
-        ),
-        "tags": pa.array(
-            gaps([["a", "b"], [], ["a", None], ["b"], [None], ["Gent"]]), pa.list_(pa.string())
-        ),
-        "nums": pa.array(gaps([[1, 2], [], [1, None], [2]]), pa.large_list(pa.int32())),
-        "pair": pa.array(gaps([[1.0, 2.0], [NAN, 0.0], [0.1, None]]), pa.list_(pa.float32(), 2)),
-        "odd name": pa.array(range(N)),
-        "order": pa.array(range(N)),
-        "date": pa.array([date(2026, 1, 1)] * N),
-    }
-)
 
 
 @pytest.fixture(scope="module")
@@ -446,123 +389,6 @@ def test_a_filter_keeps_these_rows(
         assert kept(table, text) == expected
 
 
-KINDS = pa.table(
-    {
-        "half": pa.array([0.1, None, NAN, -0.0], pa.float16()),
-        "halves": pa.array([[0.1, 2.0], None, [NAN], []], pa.list_(pa.float16())),
-        "kind": pa.array(["a", "b", None, "a"]).dictionary_encode(),
-        "big_text": pa.array(["a", None, "c", "A"], pa.large_string()),
-        "day64": pa.array(
-            [date(2026, 1, 1), None, date(1969, 12, 31), date(2026, 1, 2)], pa.date64()
-        ),
-        "nano": pa.array([1_767_225_600_000_000_001, None, 0, -1], pa.timestamp("ns")),
-        "zoned": pa.array(
-            [START, None, START - timedelta(hours=1), START], pa.timestamp("ms", "Asia/Tokyo")
-        ),
-        "clock": pa.array([time(1), None, time(2), time(3)], pa.time32("s")),
-        "span": pa.array(
-            [timedelta(seconds=1), None, timedelta(0), timedelta(1)], pa.duration("s")
-        ),
-        "uuid": pa.ExtensionArray.from_storage(
-            pa.uuid(), pa.array([b"a" * 16, None, b"b" * 16, b"c" * 16], pa.binary(16))
-        ),
-        "code": pa.array([b"ab", None, b"ac", b"zz"], pa.binary(2)),
-        "codes": pa.array([[b"ab"], None, [b"ac", None], []], pa.list_(pa.binary(2))),
-        "bytes": pa.array([b"ab", None, b"ac", b"z"], pa.large_binary()),
-        "deep": pa.array([Decimal("1.5"), None, Decimal(2), Decimal(0)], pa.decimal256(60, 10)),
-        "texts": pa.array([["a"], None, ["b", None], []], pa.large_list(pa.large_string())),
-        "strict": pa.array(
-            [["a"], ["b"], [], ["c"]], pa.list_(pa.field("item", pa.string(), nullable=False))
-        ),
-        "pairs": pa.array([[{"a": 1}], None, [], []], pa.list_(pa.struct([("a", pa.int8())]))),
-        "days": pa.array([[date(2026, 1, 1)], None, [], [None]], pa.list_(pa.date32())),
-        "sums": pa.array([[Decimal("1.5")], None, [], [None]], pa.list_(pa.decimal128(5, 1))),
-        "row": pa.array(range(4)),
-    }
-)
-
-
-@pytest.fixture(scope="module")
-def kinds(tmp_path_factory: pytest.TempPathFactory) -> LanceDataset:
-    path = tmp_path_factory.mktemp("kinds") / "t.lance"
-    lance.write_dataset(KINDS, path, data_storage_version="2.1")
-    return lancefs.open(str(path))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("half = 0.1", [0]),
-        ("half > 0.1", [2]),
-        ("half in (0.1, 0)", [0, 3]),
-        ("half = 0", [3]),
-        ("half is null", [1]),
-        ("half + 1 > 1", [0, 2]),
-        ("half < row", [3]),
-        ("array_has(halves, 0.1)", [0]),
-        ("array_has(halves, cast('nan' as real))", [2]),
-        ("kind = 'a'", [0, 3]),
-        ("kind in ('a', 'z')", [0, 3]),
-        ("kind not in ('a', 'z')", [1]),
-        ("kind like 'a%' and row > 0", [3]),
-        ("upper(kind) = 'A'", [0, 3]),
-        ("kind = big_text", [0]),
-        ("coalesce(kind, big_text) = 'c'", [2]),
-        ("kind is null", [2]),
-        ("big_text ilike 'a'", [0, 3]),
-        ("day64 = '2026-01-02'", [3]),
-        ("day64 < timestamp '1969-12-31 12:00:00'", [2]),
-        ("day64 = cast(nano as date)", [0]),
-        ("nano = timestamp(9) '2026-01-01 00:00:00.000000001'", [0]),
-        ("nano = '2026-01-01 00:00:00.000000001'", [0]),
-        ("nano > timestamp '2026-01-01 00:00:00.000000999'", [0]),  # of microseconds
-        ("nano > '2026-01-01'", [0]),
-        ("nano < '1970-01-01'", [3]),
-        ("cast(nano as timestamp(6)) = '2026-01-01'", [0]),
-        ("zoned = timestamp '2026-01-01'", [0, 3]),
-        ("cast(zoned as date) = date '2025-12-31'", [2]),
-        ("zoned in ('2026-01-01T09:00:00+09:00')", [0, 3]),
-        ("clock > time '01:30:00'", [2, 3]),
-        ("clock in ('02:00:00', '02:00:00.5')", [2]),
-        ("cast(span as bigint) > 0", [0, 3]),
-        ("span = span", [0, 2, 3]),
-        ("uuid = X'61616161616161616161616161616161'", [0]),
-        ("uuid > X'61'", [0, 2, 3]),
-        ("uuid = '62626262-6262-6262-6262-626262626262'", [2]),
-        ("uuid in ('62626262-6262-6262-6262-626262626262', 'none')", [2]),
-        ("uuid > '61616161-6161-6161-6161-61616161616A'", [2, 3]),
-        ("uuid != '61616161-6161-6161-6161-616161616161'", [2, 3]),
-        ("code = 'ab'", [0]),
-        ("code > X'616200'", [2, 3]),
-        ("code in ('ab', 'abc')", [0]),
-        ("code = bytes", [0, 2]),
-        ("deep = 1.5", [0]),
-        ("deep > 1.50000000005", [2]),
-        ("deep * deep = 2.25", None),
-        ("deep + 1 = 3", [2]),
-        ("array_has(texts, 'b')", [2]),
-        ("array_has(strict, 'b')", [1]),
-        ("array_has(strict, kind)", [0, 1]),
-        ("array_has(days, '2026-01-01')", [0]),
-        ("array_has(sums, 1.5)", [0]),
-        ("array_has(codes, X'ff')", []),
-        ("not array_has_any(codes, ['ab', X'ff'])", [2, 3]),
-        ("not array_has(sums, 1.55)", [0, 2, 3]),
-        ("pairs is null", [1]),
-        ("array_length(pairs) = 1", [0]),
-    ],
-)
-def test_types_that_pylance_or_duckdb_lack(
-    kinds: LanceDataset, text: str, expected: list[int] | None
-) -> None:
-    if expected is None:
-        with pytest.raises(InvalidFilter, match="too wide for a decimal"):
-            parse_filter(text, kinds.manifest.fields)
-        return
-    filter = parse_filter(text, kinds.manifest.fields)
-    assert kinds.to_table(columns=["row"], filter=filter)["row"].to_pylist() == expected
-
-
 PATHS = [r"C:\a", r"C:\\a", "C:a", r"D:\a\b", "\\", "xa_", None]
 
 
@@ -590,160 +416,6 @@ def test_a_backslash_in_a_pattern_is_a_character(
     rows = pa.table({"path": PATHS, "id": range(len(PATHS))})
     lance.write_dataset(rows, tmp_path / "t.lance")
     assert kept(lancefs.open(str(tmp_path / "t.lance")), text) == expected
-
-
-@pytest.mark.skipif(not hasattr(pa, "json_"), reason="pyarrow 18 has no type for JSON")
-def test_json_is_compared_as_text(tmp_path: Path) -> None:
-    rows = pa.table({"doc": pa.array(['{"a":1}', "2", None], pa.json_()), "row": range(3)})
-    lance.write_dataset(rows, tmp_path / "t.lance", data_storage_version="2.2")
-    table = lancefs.open(str(tmp_path / "t.lance"))
-    for text, expected in (("doc = '2'", [1]), ("doc like '%a%'", [0]), ("doc is null", [2])):
-        filter = parse_filter(text, table.manifest.fields)
-        assert table.to_table(columns=["row"], filter=filter)["row"].to_pylist() == expected
-
-
-@pytest.mark.parametrize("name", ["kind", "note"])
-def test_dictionary_encoded_columns_are_filtered(tmp_path: Path, name: str) -> None:
-    texts = [["Gent", "Lyon", None][i % 3] for i in range(60)]
-    rows = pa.table({"kind": pa.array(texts).dictionary_encode(), "note": texts, "id": range(60)})
-    lance.write_dataset(rows, tmp_path / "t.lance")
-    table = lancefs.open(str(tmp_path / "t.lance"))
-    encoded = [] if name == "kind" else [name]
-    for text in (f"{name} = 'Gent'", f"{name} like 'G%'", f"{name} like 'G%' and id < 9"):
-        filter = parse_filter(text, table.manifest.fields)
-        scan = table.scanner(columns=["id", name], filter=filter, dictionary_columns=encoded)
-        most = 9 if "id" in text else 60
-        assert scan.to_table()["id"].to_pylist() == list(range(0, most, 3))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", "a column or a literal was expected, at the end of the filter: ''"),
-        ("price >", "a column or a literal was expected, at the end of the filter: 'price >'"),
-        ("price", "a comparison was expected, such as price > 3, at character 1"),
-        ("price > 3 4", "'and', 'or' or the end was expected, at character 11 of the filter: '4'"),
-        ("price > 3)", "'and', 'or' or the end was expected, at character 10"),
-        ("(price > 3", "')' was expected, at the end"),
-        ("id > 1 & id < 3", "'&' has no meaning: write and, at character 8"),
-        ("id > 1 | id < 3", "'|' has no meaning: write or, at character 8"),
-        ("price ; drop", "';' has no meaning, at character 7 of the filter: '; drop'"),
-        ("id = 'three'", "'three' is not a value of the type int32, at character 6"),
-        ("id = 3e", "a number was expected, at character 6"),
-        ("id = 1e999", "1e999 is too large for a number"),
-        ("f < 1e40 or x < " + "9" * 350, "is not a value of the type double"),
-        ("day > 'soon'", "'soon' is not a value of the type date32"),
-        ("day > '2026-02-30'", "is not a value of the type date32"),
-        ("day = date '2026-01-01T25:00'", "is not a value of the type date32"),
-        ("plain > 3", "3 is not a value of the type timestamp[us]; a time stands in single quotes"),
-        ("city = 3", "3 is not a value of the type string"),
-        ("city in ('a', 3)", "3 is not a value of the type string"),
-        ("gift = 1", "1 is not a value of the type bool"),
-        ("tags = 'a'", "'a' is not a value of the type list<item: string>"),
-        ("tags = nums", "do not go together"),
-        ("user = user", "cannot be compared"),
-        ("city > id", "string and int32 do not go together; cast one of them"),
-        ("city like 3", "a pattern in quotes was expected"),
-        ("id like '3'", "LIKE takes a string, not int32"),
-        ("city like 'a!' escape '!'", "the pattern ends with the escape character !"),
-        ("city like 'a' escape '!!'", "a single character in quotes was expected"),
-        ("city = 'open", "the quote ' is not closed, at character 8 of the filter"),
-        ("raw = X'0'", "non-hexadecimal number found"),
-        ("1 < id < 3", "comparisons do not chain; 'and' was expected"),
-        ("id not 3", "'in', 'between', 'like', 'ilike' or 'null' was expected"),
-        ("id is 3", "null, true, false, unknown or distinct from was expected"),
-        ("id is true", "a comparison was expected"),
-        ("id in ()", "a column or a literal was expected"),
-        ("not id", "a comparison was expected"),
-        ("id and gift", "a comparison was expected"),
-        ("city + 1 > 2", "arithmetic takes numbers, not string"),
-        ("-city = 'a'", "arithmetic takes numbers, not string"),
-        ("-'a' = city", "arithmetic takes numbers, not 'a'"),
-        ("id = 1 / 0", "1 / 0 divides by zero"),
-        ("price % 2 = 1", "% takes whole numbers or floats; write CAST(x AS double)"),
-        ("Fooo(id) = 1", "there is no function Fooo; there are abs, array_contains"),
-        ("Lowr(city) = 'a'", "there is no function Lowr; did you mean lower?"),
-        ("Lower(city, 'a') = 'a'", "Lower takes 1 argument, not 2"),
-        ("coalesce() = 'a'", "coalesce takes 1 or more arguments, not 0"),
-        ("regexp_like(city) = 'a'", "regexp_like takes 2 to 3 arguments, not 1"),
-        ("regexp_like(city, '(')", "Invalid regular expression"),
-        ("regexp_like(city, 'a', 'q')", "the flags of regexp_like are i, m and s"),
-        ("starts_with(city, note)", "starts_with takes a text in quotes"),
-        ("length(id) = 1", "length takes a string, not int32"),
-        ("array_has(city, 'a')", "array_has takes a column of lists first, not string"),
-        ("array_has(tags, 1)", "1 is not a value of the type string"),
-        ("array_has(tags, id)", "array_has looks for string, not int32"),
-        ("array_has_any(tags, 'a')", "array_has_any takes a list such as ['a', 'b'] last"),
-        ("lower(['a']) = 'a'", "lower takes no list here"),
-        ("tags[1] = 'a'", "the name of a member in quotes was expected"),
-        ("user. = 1", "the name of a member was expected"),
-        ("cast(id as foo) = 1", "there is no type 'foo'; there are boolean, bool, tinyint"),
-        ("cast(id as decimal(80, 2)) = 1", "a decimal has 1 to 76 digits"),
-        ("cast(plain as timestamp(4)) = plain", "a timestamp has 0, 3, 6 or 9 digits"),
-        ("cast(x as string) = '1.0'", "double cannot be cast to string"),
-        ("cast('soon' as date) = day", "'soon' is not a value of the type date32"),
-        ("cast(300 as tinyint) = i", "300 is not a value of the type int8"),
-        ("int '3x' = id", "'3x' is not a value of the type int32"),
-        ("case when gift then 1 end = 1", "case is not supported in a filter"),
-        ("day + interval '1 day' > day", "interval is not supported in a filter"),
-        ("s\ud800 = 'a'", "the filter is not text"),
-        ("city = '\ud800'", "the filter is not text"),
-    ],
-)
-def test_what_is_no_filter_says_where_and_why(
-    table: LanceDataset, text: str, expected: str
-) -> None:
-    with pytest.raises(InvalidFilter) as caught:
-        parse_filter(text, table.manifest.fields)
-    assert expected in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 400
-
-
-TOO_LONG: dict[str, tuple[str, str]] = {
-    "parentheses": (
-        "(" * 200 + "id = 1" + ")" * 200,
-        "the parentheses nest too deep (more than 100)",
-    ),
-    "digits": ("id = " + "9" * 100_000, "a number of 100,000 digits; at most 400 are read"),
-    "digits and a letter": ("id = " + "9" * 100_000 + "x", "a number was expected"),
-    "a fraction": ("x < 0." + "9" * 100_000, "a number of 100,002 digits; at most 400 are read"),
-    "a product": ("id = " + " * ".join(["9999999999"] * 300), "gives no number"),
-    "a sum": ("id < " + " + ".join(["id"] * 3000), "too many operations are inside each other"),
-    "a tree": ("(" * 60 + "gift" + " between gift and true)" * 60, "too many operations"),
-}
-
-
-@pytest.mark.parametrize("what", TOO_LONG)
-def test_a_filter_that_is_too_long_says_so(table: LanceDataset, what: str) -> None:
-    text, expected = TOO_LONG[what]
-    with pytest.raises(InvalidFilter) as caught:
-        parse_filter(text, table.manifest.fields)
-    assert expected in str(caught.value)
-    assert len(str(caught.value)) < 400
-
-
-def test_a_nested_filter_is_refused_where_the_stack_is_nearly_full(table: LanceDataset) -> None:
-    text = "coalesce(" * 90 + "x" + ", 1)" * 90 + " > 1"
-
-    def deep(calls: int) -> pc.Expression:
-        return deep(calls - 1) if calls else parse_filter(text, table.manifest.fields)
-
-    assert isinstance(deep(0), pc.Expression)
-    with pytest.raises(InvalidFilter, match="nests too deep for the stack"):
-        deep(sys.getrecursionlimit() - 400)
-
-
-def test_a_column_that_is_not_there_names_the_nearest(table: LanceDataset) -> None:
-    for text, expected in (
-        ("prize > 3", "did you mean 'price'"),
-        ("user.ago > 3", r"did you mean 'user.age'"),
-        ("user['ago'] > 3", r"did you mean 'user.age'"),
-        ('city = "Gent"', "a text stands in single quotes"),
-        ("city = WWW", "a text stands in single quotes"),
-    ):
-        with pytest.raises(ColumnNotFound, match=expected):
-            parse_filter(text, table.manifest.fields)
 
 
 def test_names_that_differ_in_capitals_only_are_told_apart(tmp_path: Path) -> None:
