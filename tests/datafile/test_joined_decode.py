@@ -17,8 +17,7 @@ import pyarrow as pa
 import pytest
 
 import lancefs
-from lancefs.datafile.v2_1 import assembly, leaf_columns
-from lancefs.datafile.v2_1 import reader as reader_2_1
+from lancefs.datafile.v2_1 import assembly, leaf_columns, page_fetcher
 from lancefs.datafile.v2_1.layouts.chunk_runs import ChunkRun, decode
 from lancefs.datafile.v2_1.levels import DecodedPage
 from lancefs.errors import CorruptFile, DecoderWarning, UnsupportedFeature
@@ -107,6 +106,6 @@ def test_what_is_wrong_with_the_description_of_a_page_is_named_before_bytes_are_
     def refuse(*_: object) -> NoReturn:
         raise error
 
-    monkeypatch.setattr(reader_2_1, "layout_of", refuse)
+    monkeypatch.setattr(page_fetcher, "layout_of", refuse)
     with pytest.raises(type(error), match=r"\.lance: word, column 1 \(item\), page 0: (dam|unk)"):
         lancefs.open(table).to_table(columns=["word"])

@@ -18,7 +18,7 @@ from leaks import forget_views
 from store_doubles import CountingFileSystem, SlowFileSystem
 
 import lancefs
-from lancefs.datafile.v2_1 import reader as structural
+from lancefs.datafile.v2_1 import page_fetcher
 from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.filesystem import LanceFileSystem
 from lancefs.views import view_batches
@@ -97,8 +97,8 @@ def test_reading_one_column_fetches_its_pages_and_those_with_nulls(
     pages, size = stored(lancefs.open(wide), {"n05", "holes"})
     opened: list[object] = []
     for name in ("open_page", "request_whole"):  # some rows of a page, or the whole
-        watched = partial(collecting, opened, getattr(structural, name))
-        monkeypatch.setattr(structural, name, watched)
+        watched = partial(collecting, opened, getattr(page_fetcher, name))
+        monkeypatch.setattr(page_fetcher, name, watched)
     before = counting.bytes_read("/data/")
     with fs.open(PATH) as file:
         pd.read_feather(file, columns=["n05"])

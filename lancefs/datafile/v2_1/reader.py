@@ -1,25 +1,24 @@
 """Rows of a data file 2.1 or later, as Arrow arrays.
 
-Docs: format/file/encoding. A reader finds the pages of the leaf columns of fields, and fetches the
-chunks that hold the requested rows; `assembly` makes arrays of them.
+Docs: format/file/encoding. Kernels read the rows of the leaf columns of fields that they support;
+of the others `page_fetcher` fetches the chunks that hold the rows, and `assembly` makes arrays of
+them.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.blocks import Block, Ints, RowRange
+from lancefs.datafile.blocks import Ints, RowRange
 from lancefs.datafile.container import Container, Page
 from lancefs.datafile.fields import CacheByFields, Field, are_same
-from lancefs.datafile.packed_structs import stored_field
-from lancefs.datafile.page_ranges import PageRanges, by_page, check_column_rows
-from lancefs.datafile.row_ranges import count_rows, rows_of, scaled
+from lancefs.datafile.row_ranges import count_rows, rows_of
 from lancefs.datafile.v2_1.assembly import assemble, assemble_rows
 from lancefs.datafile.v2_1.cached_pages import ReadOtherwise
 from lancefs.datafile.v2_1.kernel_choice import (
@@ -29,20 +28,10 @@ from lancefs.datafile.v2_1.kernel_choice import (
     is_worthwhile,
     most_rows,
 )
-from lancefs.datafile.v2_1.layouts.chunk_runs import (
-    ChunkRun,
-    Request,
-    request_whole,
-)
-from lancefs.datafile.v2_1.layouts.decimal64_pages import decimal64_chunks
-from lancefs.datafile.v2_1.layouts.flag_pages import coded_chunks
-from lancefs.datafile.v2_1.layouts.miniblock_chunks import Chunks, MiniBlock
-from lancefs.datafile.v2_1.layouts.miniblock_page import MiniBlockPage
-from lancefs.datafile.v2_1.layouts.page_layouts import layout_of, open_page
-from lancefs.datafile.v2_1.layouts.page_reader import PageReader, PageRows
+from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
+from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
 from lancefs.datafile.v2_1.leaf_columns import (
     FetchedLeaf,
-    FetchedPage,
     FetchedRows,
     LeafField,
     LeafRows,
@@ -51,13 +40,14 @@ from lancefs.datafile.v2_1.leaf_columns import (
 from lancefs.datafile.v2_1.nested_plans import plan_nested
 from lancefs.datafile.v2_1.nested_points import FilePlan, FoundLeaves, read_leaves
 from lancefs.datafile.v2_1.number_columns import are_read_as_numbers, is_coded
+from lancefs.datafile.v2_1.page_fetcher import PageFetcher
 from lancefs.datafile.v2_1.plain_columns import PlainColumns
 from lancefs.datafile.v2_1.point_plans import LeafPlan, may_be_plain, plan_leaf, plan_plain
 from lancefs.datafile.v2_1.point_reader import CachedMetadata, PointReader
 from lancefs.datafile.v2_1.text_columns import are_read_as_texts
 from lancefs.datafile.v2_1.vector_rows import VectorPlan, plan_vectors
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
-from lancefs.storage import ByteRange, Bytes, Reads, SparseRanges, count_pages, together
+from lancefs.storage import ByteRange, Bytes, Reads, SparseRanges, count_pages
 
 if TYPE_CHECKING:
     from lancefs.datafile.row_sizes import PageSizes
@@ -150,7 +140,6 @@ class _CachedLeafMetadata(CachedMetadata):
             columns of the filter, and all others.
         planned: Leaves, whether they may be nested, and how those that kernels read are read.
         plain: Which of some fields are plain.
-        packed: Packed structs as the file stores them, by field id.
     """
 
     def __init__(self) -> None:
@@ -158,7 +147,6 @@ class _CachedLeafMetadata(CachedMetadata):
         self.asked = deque[_Asked](maxlen=_MAX_ASKED)
         self.planned: tuple[Sequence[LeafField], bool, Sequence[_PlannedLeaf]] = (), False, ()
         self.plain = CacheByFields[PlainColumns | None]()
-        self.packed: dict[int, Field] = {}
 
     @property
     def table_bytes(self) -> int:
@@ -182,8 +170,14 @@ class StructuralReader(PointReader):
         self, container: Container, columns: Mapping[int, int], rows: int | None = None
     ) -> None:
         super().__init__(container, columns, rows)
-        self._pages: dict[tuple[int, int], PageReader] = {}
         self._cached_metadata = _CachedLeafMetadata()
+        self._fetcher = PageFetcher(container, columns, rows)
+
+    def of(self, container: Container) -> Self:
+        """Return a reader of a file with the same bytes; see `PointReader.of`."""
+        reader = super().of(container)
+        reader._fetcher = self._fetcher.of(container)
+        return reader
 
     @property
     def num_rows(self) -> int:
@@ -413,7 +407,7 @@ class StructuralReader(PointReader):
                 read page by page; None if none did.
         """
         yield from self.container.load([self.columns[leaf.field.id] for leaf in leaves])
-        cut, count = list(self._cut(leaves, ranges)), count_rows(ranges)
+        cut, count = list(self._fetcher.cut(leaves, ranges)), count_rows(ranges)
         by_id: dict[int, FetchedLeaf] = {}
         is_contiguous = are_contiguous(max(len(leaves), columns), ranges)
         are_points = self.container.file.is_in_memory and (
@@ -421,19 +415,10 @@ class StructuralReader(PointReader):
         )
         if are_points and refusal is None:
             by_id, refusal = yield from self._fetch_points(leaves, ranges, count, is_contiguous)
-        planned, reads = [], []
-        for leaf, pages in zip(leaves, cut, strict=True):
-            if leaf.field.id in by_id:
-                continue
-            if requests := self._requests(leaf, pages):
-                planned.append((leaf, requests))
-            else:
-                reads.append(self._fetch_leaf(leaf, pages))
-        if planned:
-            reads.append(self._fetch_runs(planned))
-        if reads:
-            parts = yield from together(reads)
-            by_id |= {fetched.leaf.field.id: fetched for part in parts for fetched in part}
+        left = [each for each in zip(leaves, cut, strict=True) if each[0].field.id not in by_id]
+        if left:
+            pages = yield from self._fetcher.fetch(left)
+            by_id |= {fetched.leaf.field.id: fetched for fetched in pages}
         count_pages(sum(map(len, cut)))
         fetched = [by_id[leaf.field.id] for leaf in leaves]
         return FetchedRows(self.container.file.url, count, fetched, refusal)
@@ -493,131 +478,6 @@ class StructuralReader(PointReader):
     def _make_plan(self, leaf: LeafField, is_nested: bool) -> LeafPlan | None:
         make = plan_nested if is_nested else plan_leaf
         return make(leaf, self.container.column(self.columns[leaf.field.id]))
-
-    def _cut(
-        self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]
-    ) -> Iterator[Sequence[PageRanges]]:
-        """Yield the pages of each leaf that hold the rows, with the rows in each page."""
-        # Most columns of a file have the same first rows of pages.
-        cuts: dict[tuple[int, tuple[int, ...]], Sequence[PageRanges]] = {}
-        for leaf in leaves:
-            index, scale = self.columns[leaf.field.id], leaf.scale
-            first_rows = self.container.column(index).first_rows
-            if (scale, first_rows) not in cuts:
-                with locating(self.container.file.url, leaf.place(index)):
-                    check_column_rows(first_rows[-1], self._expected_rows, leaf.declared_scale)
-                    rows = ranges if scale == 1 else scaled(ranges, scale)
-                    cuts[scale, first_rows] = by_page(first_rows, rows)
-            yield cuts[scale, first_rows]
-
-    def _requests(
-        self, leaf: LeafField, pages: Sequence[PageRanges]
-    ) -> Sequence[tuple[int, Request]]:
-        """Return what to fetch of the pages of a leaf, where their descriptions tell it.
-
-        Returns:
-            The index of each page, and its request. Empty where the chunk table of a page must be
-            read first, or a page has another layout than mini-block.
-        """
-        if leaf.field.is_outline or leaf.scale != 1:
-            return ()
-        index = self.columns[leaf.field.id]
-        column, requests = self.container.column(index), []
-        url, place = self.container.file.url, leaf.place(index)
-        for number, rows in pages:
-            with locating(url, f"{place}, page {number}"):
-                request = self._request(leaf, number, column.pages[number], rows)
-            if request is None:
-                return ()
-            requests.append((number, request))
-        return requests
-
-    def _request(
-        self, leaf: LeafField, number: int, page: Page, rows: Sequence[RowRange]
-    ) -> Request | None:
-        """Return what to fetch for rows of a page; None where the page must be read to know."""
-        if (self.columns[leaf.field.id], number) in self._pages:
-            reader = self._page_reader(leaf, self.columns[leaf.field.id], number)
-            return reader.request(rows) if isinstance(reader, MiniBlockPage) else None
-        layout = layout_of(page.encoding)
-        if not isinstance(layout, MiniBlock):
-            return None
-        return request_whole(page, layout, rows, _decoder_of(leaf.field))
-
-    def _fetch_runs(
-        self, leaves: Sequence[tuple[LeafField, Sequence[tuple[int, Request]]]]
-    ) -> Reads[list[FetchedLeaf]]:
-        """Fetch pages of leaves, all in one round of requests."""
-        ranges = [span for _, pages in leaves for _, request in pages for span in request.ranges]
-        buffers = iter((yield ranges))
-        return [
-            self._make_fetched(
-                leaf,
-                [
-                    (number, request.open([next(buffers) for _ in request.ranges]))
-                    for number, request in pages
-                ],
-            )
-            for leaf, pages in leaves
-        ]
-
-    def _fetch_leaf(self, leaf: LeafField, pages: Sequence[PageRanges]) -> Reads[list[FetchedLeaf]]:
-        index = self.columns[leaf.field.id]
-        with locating(self.container.file.url, leaf.place(index)):
-            rows = yield from together(
-                [self._fetch_page(leaf, index, page, local) for page, local in pages]
-            )
-        numbers = [page for page, _ in pages]
-        return [self._make_fetched(leaf, list(zip(numbers, rows, strict=True)))]
-
-    def _make_fetched(self, leaf: LeafField, pages: Sequence[FetchedPage]) -> FetchedLeaf:
-        index, url = self.columns[leaf.field.id], self.container.file.url
-        return FetchedLeaf(leaf, self._find_stored(leaf), url, index, pages)
-
-    def _fetch_page(
-        self, leaf: LeafField, column: int, number: int, ranges: Sequence[RowRange]
-    ) -> Reads[PageRows | ChunkRun]:
-        with locating(place=f"page {number}"):
-            reader = self._page_reader(leaf, column, number)
-            if isinstance(reader, MiniBlockPage) and not leaf.field.is_outline:
-                return (yield from reader.fetch(ranges))
-            return (yield from reader.read(ranges))
-
-    def _find_stored(self, leaf: LeafField) -> Field:
-        """Return the field of a leaf as the file stores it."""
-        field = leaf.field
-        if not field.is_packed:
-            return field
-        if field.id not in self._cached_metadata.packed:
-            with locating(self.container.file.url, leaf.place(self.columns[field.id])):
-                self._cached_metadata.packed[field.id] = stored_field(self.container, field)
-        return self._cached_metadata.packed[field.id]
-
-    def _page_reader(self, leaf: LeafField, column: int, page: int) -> PageReader:
-        """Return the reader of a page; it is kept, with the chunk table that it has read."""
-        key = (column, page)
-        if key not in self._pages:
-            self._pages[key] = open_page(self.container.column(column).pages[page])
-        reader = self._pages[key]
-        if not leaf.field.is_outline:
-            decoder = _decoder_of(leaf.field)
-            if decoder is not Chunks.decode and isinstance(reader, MiniBlockPage):
-                return reader.with_decoder(decoder)
-            return reader
-        if leaf.field.is_validity:
-            from lancefs.datafile.v2_1.layouts.validity_pages import with_validity
-
-            return with_validity(reader, leaf.first_validity)
-        from lancefs.datafile.v2_1.layouts.outline_pages import outlined
-
-        return outlined(reader, leaf.field.storage_type)
-
-
-def _decoder_of(field: Field) -> Callable[[Chunks], Block]:
-    """Return how the values of chunks of mini-block pages are decoded."""
-    if field.is_decimal64:
-        return decimal64_chunks
-    return coded_chunks if is_coded(field.storage_type) else Chunks.decode
 
 
 def decoded_overhead(page: Page) -> float:
