@@ -19,10 +19,10 @@ import fsspec
 import fsspec.asyn
 from fsspec.utils import stringify_path, tokenize
 
+from lancefs.arguments import check_number
 from lancefs.errors import NoSuchPath, NotALanceTable, ReadFailed
 from lancefs.masking import mask_secrets
 from lancefs.printable import printable
-from lancefs.scan.settings import check_number
 from lancefs.storage import Store, forget
 from lancefs.storage.filesystems import open_url, with_connections, with_mapping
 from lancefs.storage.local_files import is_local

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.arguments import check_number
 from lancefs.arrow_dataset import pads
 from lancefs.arrow_guard import refusing_child
 from lancefs.datafile.fields import Blobs
@@ -21,28 +22,22 @@ from lancefs.scan.scanner import (
     LanceScanner,
     ScanOptions,
 )
-from lancefs.scan.settings import check_number
 from lancefs.search.search_methods import SearchMethods
 from lancefs.table.dictionary_columns import ENCODED
 from lancefs.table.fragments import Fragment
-from lancefs.table.manifest import Manifest, read_auxiliary_data, reading_sections
 from lancefs.table.open_version import OpenVersion
-from lancefs.table.refs import Branch, Ref, Tag, list_branches, list_tags
+from lancefs.table.refs import Ref
 from lancefs.table.row_metadata import ROW_ID, ROW_METADATA, ROW_OFFSET
 from lancefs.table.schema import UNSUPPORTED, shown_schema
 from lancefs.table.stored_dictionaries import is_encodable
-from lancefs.table.versions import latest, list_versions
+from lancefs.table.version_methods import VersionMethods
 
 if TYPE_CHECKING:
     from lancefs.profile.profiles import TableProfile
     from lancefs.scan.shards import Shards
-    from lancefs.table.indices import Index
-    from lancefs.table.mem_wal import Generation
-    from lancefs.table.table_stats import TableStats
-    from lancefs.table.transactions import Transaction
 
 
-class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: ignore[misc]  # pyarrow: no types
+class LanceDataset(ReadingMethods, SearchMethods, VersionMethods, pads.UnionDataset):  # type: ignore[misc]  # pyarrow: no types
     """One version of a Lance table.
 
     It works wherever the methods of a `pyarrow.dataset.Dataset` are called, with projections and
@@ -151,36 +146,6 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         """The open version behind the dataset: its files, and the readers of its fragments."""
         return self._version
 
-    @property
-    def uri(self) -> str:
-        """The URL or path of the table's directory, including any secrets in it."""
-        return self._version.uri
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the table is on this machine, so that reads wait for no network."""
-        return self._version.resolved.store.is_local
-
-    @property
-    def version(self) -> int:
-        """The number of the version."""
-        return self._version.manifest.version
-
-    @property
-    def branch(self) -> str | None:
-        """The branch of the version; None for the main branch."""
-        return self._version.resolved.branch
-
-    @property
-    def manifest(self) -> Manifest:
-        """The manifest of the version."""
-        return self._version.manifest
-
-    @property
-    def fragments(self) -> Sequence[Fragment]:
-        """The metadata of each fragment, in scan order; `get_fragments` yields readable objects."""
-        return self._version.manifest.fragments
-
     @cached_property
     def schema(self) -> pa.Schema:
         """The schema of the rows, as scans return them.
@@ -190,41 +155,6 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         if len(self._columns) == len(self._version.fields):
             return self._version.shown_schema
         return shown_schema(self._columns, self._version.manifest.schema_metadata)
-
-    @property
-    def dictionary_columns(self) -> list[str]:
-        """Names of the string columns that are cheap to read dictionary-encoded.
-
-        These are the columns whose pages store dictionaries, and those of one-byte strings with few
-        distinct values, according to the column metadata of the first fragment. A scan returns them
-        dictionary-encoded on request (`scanner(dictionary_columns=…)`); engines such as DuckDB
-        group by dictionaries faster than by strings.
-
-        Raises:
-            LanceError: The metadata cannot be read.
-        """
-        return list(self._version.dictionary_columns)
-
-    @property
-    def is_fresh(self) -> bool:
-        """Whether the rows include unmerged generations of the write-ahead log (MemWAL)."""
-        return self._version.is_fresh
-
-    def unmerged_generations(self) -> list[Generation]:
-        """List the MemWAL generations that writers have flushed and no version includes yet.
-
-        `open(…, fresh=True)` adds their rows; such a dataset lists the generations that it added.
-        """
-        from lancefs.table.fresh import FreshVersion
-        from lancefs.table.mem_wal import fresher_generations
-
-        if isinstance(self._version, FreshVersion):
-            return list(self._version.generations)
-        return fresher_generations(self._version.resolved.store, self.indices())
-
-    def close(self) -> None:
-        """Release the files and everything cached from them; a later read opens them again."""
-        self._version.close()
 
     def checkout(self, ref: Ref | str | int) -> LanceDataset:
         """Return another version of the table as a dataset, with the same filters and columns.
@@ -238,30 +168,6 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
             ValueError: `ref` is not a ref.
         """
         return self._derived(version=self._version.at(ref))
-
-    @property
-    def latest_version(self) -> int:
-        """The number of the newest version on the branch of this one, listed at each access."""
-        return latest(self._version.resolved.store).version
-
-    def stats(self) -> TableStats:
-        """Return counts of rows, columns, fragments, files and bytes; only the manifest is read."""
-        from lancefs.table.table_stats import table_stats
-
-        return table_stats(self._version.manifest)
-
-    def versions(self) -> list[int]:
-        """List the numbers of the versions on the branch of this one, oldest first."""
-        store = self._version.resolved.store
-        return [file.version for file in list_versions(store, with_sizes=False)]
-
-    def tags(self) -> dict[str, Tag]:
-        """Return the tags of the table by name."""
-        return list_tags(self._version.resolved.root)
-
-    def branches(self) -> dict[str, Branch]:
-        """Return the branches of the table by name, without the main branch."""
-        return list_branches(self._version.resolved.root)
 
     def with_row_metadata(self, *names: str) -> LanceDataset:
         """Return the same version with row metadata as further columns of its schema.
@@ -308,46 +214,6 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         """Return a dataset of the same version that looks up no filter in the table's indices."""
         return LanceDataset(self._version, self._more, self._filters, use_index=False)
 
-    def history(self, newest: int | None = None) -> pa.Table:
-        """Return what each version on the branch of this one did, oldest first.
-
-        Args:
-            newest: At most this many of the newest versions.
-
-        Returns:
-            A row for each version, with the schema `lancefs.table.history.HISTORY`: time and
-            operation of the commit, numbers of rows added and deleted, changes of the schema. If
-            files of a version are gone, the column `note` says so.
-
-        Raises:
-            TypeError: `newest` is no whole number.
-            ValueError: `newest` is negative.
-        """
-        from lancefs.table.history import history_table, read_history
-
-        if newest is not None:
-            check_number("newest", newest)
-        where = self._version.resolved
-        return history_table(read_history(where.store, where.root, where.branch, newest))
-
-    def transaction(self) -> Transaction | None:
-        """Read the transaction that committed this version; None if the version records none.
-
-        Raises:
-            MissingFile: The file of the transaction is gone.
-        """
-        from lancefs.table.transactions import read_transaction
-
-        where, manifest = self._version.resolved, self._version.manifest
-        with reading_sections(where.manifest, manifest):
-            return read_transaction(where.store, where.manifest, manifest)
-
-    def auxiliary_data(self) -> dict[str, bytes]:
-        """Read the auxiliary data of the manifest by key; most versions have none."""
-        file, manifest = self._version.resolved.manifest, self._version.manifest
-        with reading_sections(file, manifest):
-            return read_auxiliary_data(file, manifest)
-
     def describe(
         self,
         columns: Columns | None = None,
@@ -393,45 +259,6 @@ class LanceDataset(ReadingMethods, SearchMethods, pads.UnionDataset):  # type: i
         if sample is not None:
             return describe_sample(scanner, self._version.name, sample, seed, unread)
         return describe(scanner, self._version.name, None, unread, on_rows)
-
-    def indices(self) -> list[Index]:
-        """Read the metadata of the indices of this version."""
-        from lancefs.table.indices import indices_of
-
-        return indices_of(self._version)
-
-    def changes(
-        self,
-        since: Ref | str | int,
-        until: Ref | str | int | None = None,
-        key: Sequence[str] | None = None,
-    ) -> pa.Table:
-        """Compare two versions: return the rows that were inserted, deleted and updated.
-
-        Args:
-            since: The older version, on the branch of this one: a number, or a ref.
-            until: The newer version; this one by default.
-            key: Names of columns that identify a row: if a key is in both versions, its row was
-                updated, whatever its row id is, even if the table was rewritten.
-
-        Returns:
-            A row for each change: the columns of the newer version, then `_rowid`, `_change_type`
-            (`insert`, `delete`, `update_preimage`, `update_postimage`), `_commit_version` and
-            `_commit_timestamp`; with a key also `_changed_columns`, the names of the columns that
-            an update changed. Without a key or stable row ids, an update is a delete and an insert.
-
-        Raises:
-            ColumnNotFound: A column of the key is not in the newer version.
-            RefNotFound: There is no such version.
-            ValueError: The versions are on different branches, or not in this order; or two changed
-                rows of a version have the same key, or the older version lacks a column of the key.
-            MissingFile: A file of one of the versions is gone, or the table was recreated since
-                this version was opened.
-        """
-        from lancefs.table.changes import read_changes
-
-        newer = self._version if until is None else self._version.at(until)
-        return read_changes(self._version.at(since), newer, key)
 
     # Reading
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from lancefs.arguments import check_number
 from lancefs.errors import NotALanceTable, ReadFailed
 from lancefs.lance_dataset import LanceDataset
-from lancefs.scan.settings import check_number
 from lancefs.storage import Store
 from lancefs.storage.filesystems import open_url, with_mapping
 from lancefs.storage.local_files import local_path

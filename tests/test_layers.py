@@ -16,6 +16,7 @@ from support import REPOSITORY, modules_after
 ENGINES = {"duckdb", "pandas", "polars", "pyspark"}
 
 _FORMAT = {
+    "arguments",
     "masking",
     "errors",
     "forks",
@@ -32,6 +33,7 @@ _READING = _FORMAT | {
 
 # Room -> the other rooms that it may know. "lancefs" is the front door, `lancefs/__init__.py`.
 MAY_IMPORT: dict[str, set[str]] = {
+    "arguments": set(),
     "masking": set(),
     "printable": set(),
     "errors": {"masking", "printable"},

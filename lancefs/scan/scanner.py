@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.arguments import check_number
 from lancefs.datafile.arrays import without_columns
 from lancefs.datafile.decimals import decimal64_field
 from lancefs.datafile.fields import Blobs, Field
@@ -29,7 +30,7 @@ from lancefs.scan.row_numbers import (
     sort_numbers,
     take_rows,
 )
-from lancefs.scan.settings import check_number, default_settings
+from lancefs.scan.settings import default_settings
 from lancefs.scan.stats import ScanStats
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import Fragment

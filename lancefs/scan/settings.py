@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
+from lancefs.arguments import check_number
 
 # Rows of a batch, unless the caller says otherwise.
 BATCH_ROWS = 64 * 1024
@@ -172,22 +172,3 @@ DEFAULT = ScanSettings()
 def default_settings() -> ScanSettings:
     """Return the settings of scans that are given none."""
     return DEFAULT
-
-
-def check_number(name: str, value: int, least: int = 0) -> None:
-    """Check a number of rows or bytes that a caller gives.
-
-    Args:
-        name: What the caller knows it by.
-        value: The number.
-        least: The least that makes sense, 0 or 1.
-
-    Raises:
-        TypeError: It is no whole number.
-        ValueError: It is less than that.
-    """
-    if not isinstance(value, int | np.integer):
-        raise TypeError(f"{name} is {value!r}; a whole number was expected")
-    if value < least:
-        expected = "a positive number" if least == 1 else "a number from 0 on"
-        raise ValueError(f"{name} is {value}; {expected} was expected")

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lancefs.arguments import check_number
 from lancefs.scan.scanner import LanceScanner
-from lancefs.scan.settings import check_number
 from lancefs.table.row_metadata import ROW_OFFSET
 
 # A shuffle distributes blocks of consecutive rows, which are then shuffled in memory: at most this

@@ -1,0 +1,24 @@
+"""Checks of the arguments that callers give."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def check_number(name: str, value: int, least: int = 0) -> None:
+    """Check a number of rows or bytes that a caller gives.
+
+    Args:
+        name: What the caller knows it by.
+        value: The number.
+        least: The least that makes sense, 0 or 1.
+
+    Raises:
+        TypeError: It is no whole number.
+        ValueError: It is less than that.
+    """
+    if not isinstance(value, int | np.integer):
+        raise TypeError(f"{name} is {value!r}; a whole number was expected")
+    if value < least:
+        expected = "a positive number" if least == 1 else "a number from 0 on"
+        raise ValueError(f"{name} is {value}; {expected} was expected")
