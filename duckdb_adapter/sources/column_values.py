@@ -71,13 +71,13 @@ class CombinationCounts(NamedTuple):
 
 
 # None for columns that have many.
-_COUNTS = PerVersion[dict[tuple[str, ...], CombinationCounts | None]](dict)
+_COUNTS = PerVersion[dict[tuple[str, ...], CombinationCounts | None]](lambda _: {})
 # The columns that have an index, once they were asked for.
-_INDEXED = PerVersion[list[frozenset[str]]](list)
+_INDEXED = PerVersion[list[frozenset[str]]](lambda _: [])
 # What the dictionaries of columns hold; None where they do not tell.
-_ITEMS = PerVersion[dict[str, pa.Array | None]](dict)
+_ITEMS = PerVersion[dict[str, pa.Array | None]](lambda _: {})
 # Columns that were asked for.
-_ASKED = PerVersion[set[tuple[str, ...]]](set)
+_ASKED = PerVersion[set[tuple[str, ...]]](lambda _: set())
 
 
 def are_values_cached(rows: Rows) -> bool:

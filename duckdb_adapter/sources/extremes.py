@@ -52,7 +52,7 @@ class ColumnExtremes(NamedTuple):
 
 
 # None of columns of whose values DuckDB may show another one.
-_EXTREMES = PerVersion[dict[str, ColumnExtremes | None]](dict)
+_EXTREMES = PerVersion[dict[str, ColumnExtremes | None]](lambda _: {})
 
 
 def extreme_rows(

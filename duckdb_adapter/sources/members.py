@@ -28,7 +28,7 @@ _COMPLETE_ROWS = 4 * 1024 * 1024
 # Fragments whose metadata are asked at most whether values are missing.
 _MAX_FRAGMENTS = 64
 # Columns of open versions of which that was asked, and whether none are.
-_COMPLETE = PerVersion[dict[str, bool]](dict)
+_COMPLETE = PerVersion[dict[str, bool]](lambda _: {})
 
 
 class MemberRows(Rows):

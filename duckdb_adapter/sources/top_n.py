@@ -93,7 +93,7 @@ class _Probed:
 
 # What puts rows in order, whether that is all that does, partitions, and the filter.
 _FoundKey: TypeAlias = tuple[tuple[SortKey, ...], bool, tuple[str, ...], bytes]
-_FOUND = PerVersion[BudgetCache[_FoundKey, _Found]](lambda: BudgetCache(_KEPT_BYTES))
+_FOUND = PerVersion[BudgetCache[_FoundKey, _Found]](lambda _: BudgetCache(_KEPT_BYTES))
 
 
 class TopNRows(Rows):

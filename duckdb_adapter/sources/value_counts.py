@@ -102,7 +102,7 @@ def can_name(paths: Sequence[str]) -> bool:
 
 
 # By columns of a version; None where there are too many values.
-_ROWS = PerVersion[dict[tuple[str, ...], ValueCountRows | None]](dict)
+_ROWS = PerVersion[dict[tuple[str, ...], ValueCountRows | None]](lambda _: {})
 
 
 def value_count_rows(

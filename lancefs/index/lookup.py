@@ -18,7 +18,6 @@ from lancefs.datafile.buffers import Ints
 from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.forks import cached_property
 from lancefs.index.btree import BTree
-from lancefs.index.by_version import ByVersion
 from lancefs.index.claims import IndexClaim, of_any
 from lancefs.index.column_indices import ColumnIndices
 from lancefs.index.opened import OpenSegment, open_segment
@@ -31,6 +30,7 @@ from lancefs.printable import get_logger, plural
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragment_table import Fragments
 from lancefs.table.open_version import OpenVersion
+from lancefs.table.per_version import PerVersion
 from lancefs.table.row_metadata import OFFSET_BITS
 
 logger = get_logger(__name__)
@@ -480,7 +480,10 @@ def indices_of(version: OpenVersion) -> TableIndices | None:
 
 def _read(version: OpenVersion) -> TableIndices | None:
     try:
-        listed, coverage = index_section_of(version)
+        section = index_section_of(version)
+        if section is None:
+            return None
+        listed, coverage = section
         indices = list(coverage.scalar_indices(listed))
     except LanceError as error:
         _say_unused("section", error)
@@ -490,7 +493,7 @@ def _read(version: OpenVersion) -> TableIndices | None:
     return TableIndices(version.files, version.manifest.fragments, coverage, indices)
 
 
-_BY_VERSION = ByVersion(_read)
+_BY_VERSION = PerVersion(_read)
 
 
 def _say_unused(name: str, error: LanceError) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from lancefs.index.by_version import ByVersion
 from lancefs.index.segments import Coverage
 from lancefs.table.indices import Index, indices_of
 from lancefs.table.open_version import OpenVersion
+from lancefs.table.per_version import PerVersion
 
 
 class IndexSection(NamedTuple):
@@ -23,8 +23,8 @@ class IndexSection(NamedTuple):
     coverage: Coverage
 
 
-def index_section_of(version: OpenVersion) -> IndexSection:
-    """Return the index section of a version that has one.
+def index_section_of(version: OpenVersion) -> IndexSection | None:
+    """Return the index section of a version; None for one without indices, or with fresh rows.
 
     Args:
         version: The version.
@@ -32,14 +32,14 @@ def index_section_of(version: OpenVersion) -> IndexSection:
     Raises:
         LanceError: The section cannot be read.
     """
-    section = _BY_VERSION.of(version)
-    assert section is not None
-    return section
+    return _BY_VERSION.of(version)
 
 
-def _read(version: OpenVersion) -> IndexSection:
+def _read(version: OpenVersion) -> IndexSection | None:
+    if version.manifest.index_section is None or version.is_fresh:
+        return None
     listed = indices_of(version)
     return IndexSection(listed, Coverage(version, listed))
 
 
-_BY_VERSION = ByVersion(_read)
+_BY_VERSION = PerVersion(_read)

@@ -27,6 +27,7 @@ from lancefs.index.row_sets import (
     of_addresses,
 )
 from lancefs.printable import get_logger
+from lancefs.table.flags import ReaderFlags
 from lancefs.table.fragments import Fragment
 from lancefs.table.indices import Index, IndexFile
 from lancefs.table.manifest import Manifest
@@ -421,7 +422,5 @@ def _ascending(numbers: Addresses) -> Addresses:
 
 def _overlaid(version: OpenVersion) -> Iterator[Fragment]:
     """Yield the fragments with overlays."""
-    from lancefs.table.flags import ReaderFlags
-
     if ReaderFlags.DATA_OVERLAYS in version.manifest.reader_flags:
         yield from (one for one in version.manifest.fragments if one.overlays)

@@ -155,5 +155,5 @@ def _has_set(root: ExpressionNode) -> bool:
 
 
 _BY_VERSION = PerVersion[BudgetCache[tuple[bytes | str, ...], KnownFilter]](
-    lambda: BudgetCache(_BYTES)
+    lambda _: BudgetCache(_BYTES)
 )

@@ -149,4 +149,4 @@ class _VersionEstimates(NamedTuple):
     estimates: BudgetCache[bytes, Selectivity | None]
 
 
-_BY_VERSION = PerVersion(lambda: _VersionEstimates(BudgetCache(_BYTES), BudgetCache(_ESTIMATES)))
+_BY_VERSION = PerVersion(lambda _: _VersionEstimates(BudgetCache(_BYTES), BudgetCache(_ESTIMATES)))

@@ -16,10 +16,10 @@ class PerVersion(Generic[T]):
     """Holds something for each version, as long as the version is open; threads share it.
 
     Args:
-        make: Makes it when it is first wanted.
+        make: Makes it for a version when it is first wanted.
     """
 
-    def __init__(self, make: Callable[[], T]) -> None:
+    def __init__(self, make: Callable[[OpenVersion], T]) -> None:
         self._make = make
         self._kept: weakref.WeakKeyDictionary[OpenVersion, T] = weakref.WeakKeyDictionary()
         self._lock = Lock()
@@ -27,7 +27,8 @@ class PerVersion(Generic[T]):
     def of(self, version: OpenVersion) -> T:
         """Return what is kept for a version."""
         with self._lock:
-            kept = self._kept.get(version)
-            if kept is None:
-                kept = self._kept[version] = self._make()
-            return kept
+            if version in self._kept:
+                return self._kept[version]
+        made = self._make(version)  # which may read, and is not waited for by others
+        with self._lock:
+            return self._kept.setdefault(version, made)

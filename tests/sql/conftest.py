@@ -50,16 +50,16 @@ def any_table_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def no_first_rows_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that other tests have found are looked for again."""
-    monkeypatch.setattr(top_n, "_FOUND", PerVersion(lambda: BudgetCache(1_000_000)))
+    monkeypatch.setattr(top_n, "_FOUND", PerVersion(lambda _: BudgetCache(1_000_000)))
 
 
 @pytest.fixture
 def no_values_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """What other tests have counted, within limits of their own, is counted again."""
-    monkeypatch.setattr(column_values, "_COUNTS", PerVersion(dict))
-    monkeypatch.setattr(column_values, "_ASKED", PerVersion(set))
-    monkeypatch.setattr(value_counts, "_ROWS", PerVersion(dict))
-    monkeypatch.setattr(extremes, "_EXTREMES", PerVersion(dict))
+    monkeypatch.setattr(column_values, "_COUNTS", PerVersion(lambda _: {}))
+    monkeypatch.setattr(column_values, "_ASKED", PerVersion(lambda _: set()))
+    monkeypatch.setattr(value_counts, "_ROWS", PerVersion(lambda _: {}))
+    monkeypatch.setattr(extremes, "_EXTREMES", PerVersion(lambda _: {}))
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from lancefs.errors import LanceError, UnsupportedFeature, locating
-from lancefs.index.by_version import ByVersion
 from lancefs.index.column_indices import ColumnIndices
 from lancefs.index.files import IndexReader
 from lancefs.index.opened import cached_bytes, identity_of, index_file
@@ -40,6 +39,7 @@ from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.indices import Index
 from lancefs.table.open_version import OpenVersion
+from lancefs.table.per_version import PerVersion
 
 logger = get_logger(__name__)
 
@@ -238,7 +238,10 @@ def text_indices_of(version: OpenVersion) -> TextIndices | None:
 
 
 def _read(version: OpenVersion) -> TextIndices | None:
-    listed, coverage = index_section_of(version)
+    section = index_section_of(version)
+    if section is None:
+        return None
+    listed, coverage = section
     indices = list(coverage.text_indices(listed))
     for index in filter(_is_text, listed):
         if (index.index_version or 0) not in TEXTS_HOLD_ROW_IDS:
@@ -250,7 +253,7 @@ def _is_text(index: Index) -> bool:
     return index.type == TEXT_KIND
 
 
-_BY_VERSION = ByVersion(_read)
+_BY_VERSION = PerVersion(_read)
 
 
 def _warn(name: str, error: LanceError) -> None:

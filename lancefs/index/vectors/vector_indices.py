@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 
 from lancefs.errors import LanceError, UnsupportedFeature
-from lancefs.index.by_version import ByVersion
 from lancefs.index.column_indices import ColumnIndices
 from lancefs.index.files import IndexReader, holding_buffers
 from lancefs.index.opened import cached_bytes, identity_of, index_file
@@ -25,6 +24,7 @@ from lancefs.storage import SMALL, File, holding_tails
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.open_version import OpenVersion
+from lancefs.table.per_version import PerVersion
 
 logger = get_logger(__name__)
 
@@ -104,7 +104,10 @@ def vector_indices_of(version: OpenVersion) -> VectorIndices | None:
 
 def _read(version: OpenVersion) -> VectorIndices | None:
     try:
-        listed, coverage = index_section_of(version)
+        section = index_section_of(version)
+        if section is None:
+            return None
+        listed, coverage = section
         indices = list(coverage.vector_indices(listed))
     except LanceError as error:
         _warn("section", error)
@@ -115,7 +118,7 @@ def _read(version: OpenVersion) -> VectorIndices | None:
     return VectorIndices(version.files, coverage, indices, _warn) if indices else None
 
 
-_BY_VERSION = ByVersion(_read)
+_BY_VERSION = PerVersion(_read)
 
 
 def _warn(name: str, error: LanceError) -> None:
