@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from duckdb_adapter.releases import is_new
 from lancefs.errors import ReadFailed
 from lancefs.forks import Lock
 
@@ -39,13 +40,6 @@ _HELD, _MAX_ENDED, _MAX_KEPT = (os.cpu_count() or 1) + 1, 64, 64 * 1024 * 1024
 # So many looks in a row must find no thread of DuckDB in Python: one may be about to drop its rows.
 _QUIET_LOOKS = 5
 _THREAD = re.compile(rb"^(?:Current t|T)hread 0x([0-9a-f]+)", re.MULTILINE)
-
-
-def is_new() -> bool:
-    """Whether this is DuckDB 2.0 or later."""
-    import duckdb
-
-    return int(duckdb.__version__.split(".")[0]) >= 2
 
 
 class _Streams:

@@ -18,6 +18,7 @@ from duckdb_adapter.functions import FUNCTIONS
 from duckdb_adapter.lakes import Lake, place_of
 from duckdb_adapter.queries.parsing import parse_soon
 from duckdb_adapter.registration import WHICH, Registration, wanting_names
+from duckdb_adapter.releases import require_known_api
 from duckdb_adapter.replacement_scan import ReplacementScan, SubstituteQuery
 from duckdb_adapter.storage import GivenStorage, Storage
 from lancefs.table.base_paths import BaseRules, as_rules
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("duckdb_adapter")
 
-# The releases whose C API is the one that `capi` declares. It is not stable yet.
-_RELEASES = ((2, 0),)
 # Where the registration is kept: on DuckDB's module, which is loaded once in a process.
 _HOME = "_lancefs_registration"
 
@@ -110,11 +109,10 @@ def _registered() -> Registration:
     """
     _require_main_interpreter()
     import _duckdb
-    import duckdb
 
     registration: Registration | None = getattr(_duckdb, _HOME, None)
     if registration is None:
-        _require_known(duckdb.__version__)
+        require_known_api()
         registration = Registration(Api(_duckdb.__file__))
         registration.register()
         setattr(_duckdb, _HOME, registration)
@@ -131,17 +129,6 @@ def _resolve(storage: Storage, name: Sequence[str], database: int) -> Substitute
     lake = _lakes.get((database, schema.lower()))
     query = None if lake is None else lake.find(table)
     return None if query is None else SubstituteQuery(query, table)
-
-
-def _require_known(version: str) -> None:
-    release = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
-    if release in _RELEASES:
-        return
-    known = ", ".join(f"{major}.{minor}" for major, minor in _RELEASES)
-    raise UnsupportedDuckDB(
-        f"duckdb_adapter.install() knows the extension interface of DuckDB {known}, and this is "
-        f"{version}; duckdb_adapter.connect() and duckdb_adapter.wrap(connection) give the same SQL"
-    )
 
 
 def _require_main_interpreter() -> None:

@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from duckdb_adapter.endings import is_new
 from duckdb_adapter.engine_settings import BindContext
 from duckdb_adapter.queries.members import UsedColumns
 from duckdb_adapter.queries.table_uses import TableUses
+from duckdb_adapter.releases import is_new
 from duckdb_adapter.sources.column_values import are_values_cached
 from duckdb_adapter.sources.extremes import extreme_rows
 from duckdb_adapter.sources.groups import group_by_codes

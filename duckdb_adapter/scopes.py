@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from duckdb_adapter.bind_callback import REBINDS
 from duckdb_adapter.duckdb_types import loses_filters
-from duckdb_adapter.endings import is_new
 from duckdb_adapter.engine_settings import NEEDED_SETTINGS, BindContext, is_descending
 from duckdb_adapter.functions import find_call
 from duckdb_adapter.interrupts import QUERY_SCOPE
 from duckdb_adapter.paths import literal, quoted
 from duckdb_adapter.pinned_versions import NameUse
 from duckdb_adapter.queries.sole_use import CalledFunctions
+from duckdb_adapter.releases import is_new
 from duckdb_adapter.resolved_names import ResolvedName, builtins_test, resolve_name
 from duckdb_adapter.secrets import SecretStorage
 from lancefs.errors import LanceError

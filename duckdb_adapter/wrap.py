@@ -20,13 +20,14 @@ from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from duckdb_adapter.endings import close_at_exit, is_new, let_go
+from duckdb_adapter.endings import close_at_exit, let_go
 from duckdb_adapter.extension import number_of, opening_known
 from duckdb_adapter.functions import BY_NAME, FUNCTIONS
 from duckdb_adapter.lakes import Lake
 from duckdb_adapter.paths import quoted
 from duckdb_adapter.pinned_versions import PinnedVersions
 from duckdb_adapter.queries.parsing import parse_soon
+from duckdb_adapter.releases import is_new
 from duckdb_adapter.scopes import Scope, unknown_names
 from duckdb_adapter.secrets import SecretStorage
 from duckdb_adapter.statements import (

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from roads import assert_same_rows, connect, scanned
 
-from duckdb_adapter.endings import is_new
+from duckdb_adapter.releases import is_new
 from duckdb_adapter.sources import groups, row_counts
 
 pytestmark = pytest.mark.usefixtures("any_table_is_long")

@@ -1,0 +1,33 @@
+"""Which release of DuckDB this is."""
+
+from __future__ import annotations
+
+from duckdb_adapter.errors import UnsupportedDuckDB
+
+# Those whose C API is the one that `capi` declares. It is not stable yet.
+_WITH_KNOWN_API = ((2, 0),)
+
+
+def is_new() -> bool:
+    """Whether this is DuckDB 2.0 or later."""
+    import duckdb
+
+    return int(duckdb.__version__.split(".")[0]) >= 2
+
+
+def require_known_api() -> None:
+    """Check that DuckDB has the extension interface that we know.
+
+    Raises:
+        UnsupportedDuckDB: It has another one, or none.
+    """
+    import duckdb
+
+    version = duckdb.__version__
+    if tuple(int(part) for part in version.split(".")[:2] if part.isdecimal()) in _WITH_KNOWN_API:
+        return
+    known = ", ".join(f"{major}.{minor}" for major, minor in _WITH_KNOWN_API)
+    raise UnsupportedDuckDB(
+        f"duckdb_adapter.install() knows the extension interface of DuckDB {known}, and this is "
+        f"{version}; duckdb_adapter.connect() and duckdb_adapter.wrap(connection) give the same SQL"
+    )
