@@ -123,71 +123,72 @@ def paired_ids(versions: Sequence[OpenVersion], rows: Sequence[VersionRows]) -> 
     Raises:
         CorruptFile: Two rows of a version have the same id.
     """
-    ids = [ids_of(version, own) for version, own in zip(versions, rows, strict=True)]
-    for version, own in zip(versions, ids, strict=True):
-        if (twice := _twice(own)) is not None:
+    old, new = (ids_of(version, own) for version, own in zip(versions, rows, strict=True))
+    tables = NumberPlaces.of(old), NumberPlaces.of(new)
+    for version, table in zip(versions, tables, strict=True):
+        if (twice := table.twice()) is not None:
             raise CorruptFile(f"{version.manifest.path}: two rows have the stable id {twice}")
-    return paired(*ids)
+    return tables[0].pairs(new)
 
 
-def paired(old: Ids, new: Ids) -> tuple[Ints, Ints]:
-    """Find the numbers that two arrays share; each has a number once.
-
-    Returns:
-        Their positions in the one array and in the other, ascending in this one.
-    """
-    table = _Places.of(old)
-    if table is not None:
-        found = table.find(new)
-    else:
-        order = np.argsort(old)
-        ordered = old[order]
-        at = np.minimum(np.searchsorted(ordered, new), max(len(old) - 1, 0))
-        found = np.where(ordered[at] == new, order[at], -1) if len(old) else np.full(len(new), -1)
-    in_new = np.flatnonzero(found >= 0)
-    return found[in_new], in_new
-
-
-def _twice(ids: Ids) -> int | None:
-    """Return a number that an array has twice; None if it has each once."""
-    table = _Places.of(ids)
-    if table is not None:
-        again = np.flatnonzero(table.find(ids) != np.arange(len(ids)))
-        return int(ids[again[0]]) if len(again) else None
-    ordered = np.sort(ids)
-    again = np.flatnonzero(ordered[1:] == ordered[:-1])
-    return int(ordered[again[0]]) if len(again) else None
-
-
-class _Places(NamedTuple):
-    """Where numbers are in an array, by the numbers: quicker than to sort them.
+class NumberPlaces(NamedTuple):
+    """Where numbers are in an array.
 
     Attributes:
-        least: The least number.
-        places: For each number from there on its position; -1 for those that are not in it.
+        ids: The numbers.
+        least: The least one.
+        places: For each number from there on its position, which is quicker than to sort; -1 for
+            those that are not there. None where they are far apart, or none.
+        order: The permutation that sorts the numbers, in place of `places`.
     """
 
+    ids: Ids
     least: np.uint64
-    places: Ints
+    places: Ints | None
+    order: Ints
 
     @classmethod
-    def of(cls, ids: Ids) -> _Places | None:
-        """Return where numbers are; None where they are too far apart, or none."""
-        if not len(ids):
-            return None
-        least = ids.min()
-        span = int(ids.max()) - int(least) + 1
-        if span > _MAX_SPAN * len(ids):
-            return None
-        places = np.full(span, -1)
-        places[ids - least] = np.arange(len(ids))
-        return cls(least, places)
+    def of(cls, ids: Ids) -> NumberPlaces:
+        """Return where numbers are."""
+        if len(ids):
+            least = ids.min()
+            span = int(ids.max()) - int(least) + 1
+            if span <= _MAX_SPAN * len(ids):
+                places = np.full(span, -1)
+                places[ids - least] = np.arange(len(ids))
+                return cls(ids, least, places, _NONE)
+        return cls(ids, np.uint64(0), None, np.argsort(ids))
 
-    def find(self, ids: Ids) -> Ints:
-        """Return the position of each number; -1 for those that there are not."""
-        shifted = ids - self.least  # those below it become large
-        is_known = shifted < len(self.places)
-        return np.where(is_known, self.places[np.where(is_known, shifted, 0)], -1)
+    def find(self, wanted: Ids) -> Ints:
+        """Return a position of each number; -1 for those that there are not."""
+        if self.places is not None:
+            shifted = wanted - self.least  # those below it become large
+            is_known = shifted < len(self.places)
+            return np.where(is_known, self.places[np.where(is_known, shifted, 0)], -1)
+        if not len(self.ids):
+            return np.full(len(wanted), -1)
+        ordered = self.ids[self.order]
+        at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
+        return np.where(ordered[at] == wanted, self.order[at], -1)
+
+    def pairs(self, others: Ids) -> tuple[Ints, Ints]:
+        """Find the numbers that others share; both have each number once.
+
+        Returns:
+            Their positions here and among the others, ascending among these.
+        """
+        found = self.find(others)
+        in_others = np.flatnonzero(found >= 0)
+        return found[in_others], in_others
+
+    def twice(self) -> int | None:
+        """Return a number that is there twice; None if each is there once."""
+        if self.places is not None:
+            again = self.ids[self.find(self.ids) != np.arange(len(self.ids))]
+        else:
+            ordered = self.ids[self.order]
+            again = ordered[1:][ordered[1:] == ordered[:-1]]
+        return int(again[0]) if len(again) else None
 
 
 def versions_of(version: OpenVersion, rows: VersionRows, which: Field = LAST_UPDATED_AT) -> Ints:

@@ -24,7 +24,7 @@ from lancefs.storage import Store
 from lancefs.table.changes import AFTER, IdShare, read_changes
 from lancefs.table.open_version import open_version
 from lancefs.table.refs import Ref
-from lancefs.table.version_rows import paired
+from lancefs.table.version_rows import NumberPlaces
 
 Row = tuple[Any, ...]
 
@@ -378,6 +378,6 @@ def test_numbers_that_two_arrays_share_are_paired(
     old: list[int], new: list[int], unit: int
 ) -> None:
     ids = [np.array(numbers, np.uint64) * np.uint64(unit) for numbers in (old, new)]
-    in_old, in_new = paired(*ids)
+    in_old, in_new = NumberPlaces.of(ids[0]).pairs(ids[1])
     assert in_new.tolist() == [place for place, number in enumerate(new) if number in old]
     assert in_old.tolist() == [old.index(number) for number in new if number in old]
