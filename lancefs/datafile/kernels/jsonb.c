@@ -50,6 +50,9 @@ static inline uint32_t word(const uint8_t *at) {
 
 static void put_string(writer *to, const uint8_t *text, int64_t size) {
     static const char HEX[] = "0123456789abcdef";
+    /* What stands for a control character behind a backslash; 0 where it is written in digits. */
+    static const uint8_t LETTERS[0x20] = {
+        ['\b'] = 'b', ['\f'] = 'f', ['\n'] = 'n', ['\r'] = 'r', ['\t'] = 't'};
     put_byte(to, '"');
     int64_t from = 0;
     for (int64_t at = 0; at < size; at++) {
@@ -59,27 +62,10 @@ static void put_string(writer *to, const uint8_t *text, int64_t size) {
         put(to, text + from, at - from);
         from = at + 1;
         put_byte(to, '\\');
-        switch (byte) {
-        case '\n':
-            put_byte(to, 'n');
-            break;
-        case '\r':
-            put_byte(to, 'r');
-            break;
-        case '\t':
-            put_byte(to, 't');
-            break;
-        case '\b':
-            put_byte(to, 'b');
-            break;
-        case '\f':
-            put_byte(to, 'f');
-            break;
-        case '"':
-        case '\\':
-            put_byte(to, byte);
-            break;
-        default:
+        const uint8_t letter = byte < 0x20 ? LETTERS[byte] : byte;
+        if (letter) {
+            put_byte(to, letter);
+        } else {
             put(to, "u00", 3);
             put_byte(to, (uint8_t)HEX[byte >> 4]);
             put_byte(to, (uint8_t)HEX[byte & 15]);
