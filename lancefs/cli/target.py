@@ -32,7 +32,7 @@ from lancefs.table.refs import (
     ref_from,
     resolve,
 )
-from lancefs.table.versions import VERSIONS, list_versions
+from lancefs.table.versions import list_versions
 
 if TYPE_CHECKING:
     from lancefs.lance_dataset import LanceDataset
@@ -200,11 +200,6 @@ def open_store(url: str, options: Mapping[str, Any]) -> Store:
         raise Failure(f"{url}: the protocol {protocol!r} is not known; {known}") from error
     except TypeError as error:
         raise Failure(f"{url}: --storage-option: {error}") from error
-
-
-def is_table(store: Store) -> bool:
-    """Whether a directory is a table."""
-    return bool(store.names(VERSIONS))
 
 
 def refuse_inside_table(store: Store) -> None:

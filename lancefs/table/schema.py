@@ -10,32 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from lancefs.datafile.fields import Blobs, Field
+from lancefs.datafile.fields import Field
 from lancefs.errors import ColumnNotFound, UnsupportedFeature
 
 # Key in the metadata of a column that this release does not read; the value is the reason.
 UNSUPPORTED = b"lancefs:unsupported"
 
 _PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
-
-
-def arrow_schema(
-    fields: Sequence[Field],
-    metadata: Mapping[bytes, bytes] | None = None,
-    blobs: Blobs = "descriptors",
-) -> pa.Schema:
-    """Return the Arrow schema of columns.
-
-    Args:
-        fields: The columns.
-        metadata: Metadata of the schema.
-        blobs: Whether blob columns have the type of their descriptors, or of their bytes.
-
-    Raises:
-        UnsupportedFeature: The type of a column is unknown; the message names the type.
-        CorruptFile: The type of a column is not a valid one.
-    """
-    return pa.schema([field.to_arrow(blobs) for field in fields], metadata=dict(metadata or {}))
 
 
 def shown_field(field: Field) -> pa.Field:

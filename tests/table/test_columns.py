@@ -7,7 +7,7 @@ import pytest
 
 from lancefs.datafile.fields import Field
 from lancefs.errors import ColumnNotFound
-from lancefs.table.schema import arrow_schema, find_column, primary_key
+from lancefs.table.schema import find_column, primary_key, shown_schema
 
 CITY = Field(3, "city", "string")
 DOTTED = Field(4, "b.c", "int8")
@@ -25,10 +25,10 @@ FIELDS = (
 
 
 def test_the_schema_has_all_columns_and_its_metadata() -> None:
-    schema = arrow_schema(FIELDS, {b"k": b"v"})
+    schema = shown_schema(FIELDS, {b"k": b"v"})
     assert schema.names == ["id", "user", "user.address", "tags"]
     assert schema.metadata == {b"k": b"v"}
-    assert arrow_schema(FIELDS[:1]).equals(
+    assert shown_schema(FIELDS[:1], {}).equals(
         pa.schema([pa.field("id", pa.int64(), False)]), check_metadata=True
     )
 

@@ -23,7 +23,6 @@ from lancefs.table.base_paths import BaseRules, TableFiles
 from lancefs.table.deletions import read_deletions
 from lancefs.table.manifest import Manifest, read_manifest, read_timestamp
 from lancefs.table.refs import Ref, Resolved, list_branches, list_tags, resolve
-from lancefs.table.schema import arrow_schema
 from lancefs.table.versions import list_versions
 
 pytestmark = needs_corpus
@@ -79,7 +78,10 @@ def test_every_schema_is_the_expected_one(case: CorpusCase) -> None:
             if path is not None:
                 _, manifest = opened(ref)
                 with pa.ipc.open_file(path) as reader:
-                    schema = arrow_schema(manifest.fields, manifest.schema_metadata, blobs)
+                    schema = pa.schema(
+                        [field.to_arrow(blobs) for field in manifest.fields],
+                        metadata=manifest.schema_metadata,
+                    )
                     assert schema.equals(reader.schema, check_metadata=True), f"{ref} {kind}"
                 for field in manifest.fields:
                     special = {b"ARROW:extension:name"} & {
