@@ -164,43 +164,46 @@ class ScanPlan:
     def _sources(
         self, fragments: Sequence[FragmentReader]
     ) -> Iterator[tuple[FragmentReader | FragmentRun, Sequence[RowRange] | None]]:
-        """Yield fragments and runs, with the ranges of rows that may pass; None for all rows.
-
-        Small fragments are joined to runs. The first fragment may be all that is wanted. Where
-        fragments are many, a short run begins with it and the next runs are longer; otherwise it is
-        read alone.
-        """
-        request = self._request
+        """Yield fragments and runs, with the ranges of rows that may pass; None for all rows."""
         candidates = self.candidates()
         if candidates is None:
-            most_rows = max(request.batch_rows, request.settings.batch_rows)
-            if request.is_collected:
-                most_rows = max(most_rows, request.settings.table_run_rows)
-            alone = 0 if request.is_remote_bulk else 1
-            whole = self._many_whole(fragments)
-            if whole is not None:
-                first = most_rows if request.is_collected else request.settings.first_run_rows
-                runs = many_in_runs(whole, most_rows, first)
-                yield from ((source, None) for source in runs)
-                return
-            for is_whole, group in groupby(
-                self._select_fragments(fragments), lambda each: each[1] is None
-            ):
-                if is_whole:
-                    left = (fragment for fragment, _ in group)
-                    runs = in_runs(left, most_rows)
-                    yield from ((source, None) for source in chain(islice(left, alone), runs))
-                else:
-                    yield from group
-                alone = 0
+            yield from self._joined_sources(fragments)
             return
-        done = 0
+        stats, done = self._request.stats, 0
         for position in positions_of(fragments, candidates.keys()):
-            request.stats.fragments_skipped += position - done
+            stats.fragments_skipped += position - done
             done = position + 1
             fragment = fragments[position]
             yield fragment, candidates[fragment.fragment.id]
-        request.stats.fragments_skipped += len(fragments) - done
+        stats.fragments_skipped += len(fragments) - done
+
+    def _joined_sources(
+        self, fragments: Sequence[FragmentReader]
+    ) -> Iterator[tuple[FragmentReader | FragmentRun, Sequence[RowRange] | None]]:
+        """Yield fragments, and runs of small ones, where nothing names the rows that may pass.
+
+        The first fragment may be all that is wanted. Where fragments are many, a short run begins
+        with it and the next runs are longer; otherwise it is read alone.
+        """
+        request = self._request
+        most_rows = max(request.batch_rows, request.settings.batch_rows)
+        if request.is_collected:
+            most_rows = max(most_rows, request.settings.table_run_rows)
+        whole = self._many_whole(fragments)
+        if whole is not None:
+            first = most_rows if request.is_collected else request.settings.first_run_rows
+            yield from ((run, None) for run in many_in_runs(whole, most_rows, first))
+            return
+        alone = 0 if request.is_remote_bulk else 1
+        selected = self._select_fragments(fragments)
+        for is_whole, group in groupby(selected, lambda each: each[1] is None):
+            if is_whole:
+                left = (fragment for fragment, _ in group)
+                runs = in_runs(left, most_rows)
+                yield from ((source, None) for source in chain(islice(left, alone), runs))
+            else:
+                yield from group
+            alone = 0
 
     def _many_whole(self, fragments: Sequence[FragmentReader]) -> FragmentReaders | None:
         """Return many local fragments that are read whole; None where each is looked at first."""
