@@ -8,6 +8,7 @@ and the page as the error travels up.
 from __future__ import annotations
 
 import struct
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -110,6 +111,11 @@ class CorruptFile(_Located, ValueError):
     """
 
     is_caught_by_net = False
+
+
+# What a decoder raises about bytes that it does not read. Where another decoder tries them then, it
+# must fail too; if it does not, the first one is at fault (`assembly.report_disagreement`).
+Refusal: TypeAlias = CorruptFile | UnsupportedFeature
 
 
 class MemoryLimitExceeded(_Located, MemoryError):

@@ -33,6 +33,7 @@ from lancefs.errors import (
     CorruptFile,
     LanceError,
     MemoryLimitExceeded,
+    Refusal,
     UnsupportedFeature,
     locating,
 )
@@ -168,7 +169,7 @@ def _decode_joined(
 def read_together(
     files: Sequence[tuple[File, FieldReader, Sequence[RowRange]]],
     fields: Sequence[Field],
-    refusal: CorruptFile | None = None,
+    refusal: Refusal | None = None,
 ) -> list[pa.Array]:
     """Read rows of several files, each field as one array.
 
@@ -244,12 +245,12 @@ def _read_joint(
     data = [of_file for (of_file,) in read]
     try:
         found = plan.read(data)
-    except CorruptFile as error:
+    except (CorruptFile, UnsupportedFeature) as error:
         for (reader, _), own, rows, of_file in zip(known, plan.files, plan.rows, data, strict=True):
             reader.check_levels(own, rows, of_file)
         return JointRows({}, error)
-    except (MemoryLimitExceeded, UnsupportedFeature):
-        return JointRows({})  # page by page, the error says where, or there is none
+    except MemoryLimitExceeded:  # page by page, less is decoded at once
+        return JointRows({})
     for file in opened:
         file.verify()
         file.looked_at(found.size // len(opened), found.places // len(opened))
@@ -259,7 +260,7 @@ def _read_joint(
 def _read_by_form(
     files: Sequence[tuple[File, FieldReader, Sequence[RowRange]]],
     fields: Sequence[Field],
-    refusal: CorruptFile | None,
+    refusal: Refusal | None,
 ) -> list[pa.Array]:
     """Read fields that are not stored alike in all files; see `read_together`.
 
@@ -303,7 +304,7 @@ def _read_groups(
 def _read_others(
     files: Sequence[tuple[File, FieldReader, Sequence[RowRange]]],
     fields: Sequence[Field],
-    refusal: CorruptFile | None,
+    refusal: Refusal | None,
 ) -> list[pa.Array]:
     """Read the fields that need more than one call of a kernel; see `read_together`."""
     leaves = leaves_of(fields)

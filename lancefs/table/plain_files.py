@@ -20,7 +20,7 @@ from lancefs.datafile.data_file import decode_whole
 from lancefs.datafile.fields import Field
 from lancefs.datafile.row_ranges import filled, rows_of
 from lancefs.datafile.v2_1.small_files import SmallRows, SupportedField, supported_fields
-from lancefs.errors import CorruptFile
+from lancefs.errors import Refusal
 from lancefs.storage import SMALL_FILE, Bytes
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.column_cache import ColumnCache, ColumnForm
@@ -43,7 +43,7 @@ class _FoundColumns(NamedTuple):
     """
 
     arrays: dict[int, pa.Array]
-    refusal: CorruptFile | None
+    refusal: Refusal | None
     identities: Ints | None
     size: int
 

@@ -24,7 +24,7 @@ from lancefs.datafile.v2_1 import (
     text_columns,
     vector_rows,
 )
-from lancefs.errors import CorruptFile
+from lancefs.errors import CorruptFile, LanceError, MemoryLimitExceeded, UnsupportedFeature
 from lancefs.table import fragment_readers
 
 ROWS = 20_000
@@ -110,15 +110,19 @@ WAYS = {
 }
 
 
+@pytest.mark.parametrize("kind", [CorruptFile, UnsupportedFeature])
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_a_kernel_that_refuses_sound_pages_is_reported_and_not_called_again(
-    way: Way, written: Callable[[str, int], Path], monkeypatch: pytest.MonkeyPatch
+    way: Way,
+    kind: type[LanceError],
+    written: Callable[[str, int], Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls = []
 
     def refuse(*_: object) -> NoReturn:
         calls.append(1)
-        raise CorruptFile("made up")
+        raise kind("made up")
 
     monkeypatch.setattr(way.module, way.name, refuse)
     dataset = lancefs.open(written(way.version, way.fragments))
@@ -126,6 +130,22 @@ def test_a_kernel_that_refuses_sound_pages_is_reported_and_not_called_again(
     with pytest.raises(AssertionError, match=rf"{REPORT}.*made up"):
         dataset.take(rows, columns=way.columns)
     assert 0 < len(calls) <= len(way.columns)  # some kernels read column by column
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_rows_that_are_too_many_for_a_kernel_are_read_page_by_page(
+    way: Way, written: Callable[[str, int], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(way.version, way.fragments)
+    count = lancefs.open(path).count_rows()
+    rows = range(count) if way.rows is None else way.rows
+    expected = lancefs.open(path).take(rows, columns=way.columns)
+
+    def exceed(*_: object) -> NoReturn:
+        raise MemoryLimitExceeded("made up")
+
+    monkeypatch.setattr(way.module, way.name, exceed)
+    assert lancefs.open(path).take(rows, columns=way.columns).equals(expected)
 
 
 @pytest.mark.parametrize("version", ["2.0", "2.1"])

@@ -39,7 +39,7 @@ from lancefs.datafile.v2_1.leaf_columns import LeafField, leaves_below
 from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
 from lancefs.datafile.v2_1.point_plans import LeafPlan
 from lancefs.datafile.v2_1.point_reader import CachedMetadata, PointReader
-from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
+from lancefs.errors import CorruptFile, MemoryLimitExceeded, Refusal, UnsupportedFeature, locating
 from lancefs.storage import Reads, SparseRanges, count_pages, together
 
 _LISTS = ("list", "list.struct")
@@ -168,7 +168,7 @@ class ArrayReader(PointReader):
 
     def _read_few(
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
-    ) -> Reads[tuple[dict[int, pa.Array], CorruptFile | None]]:
+    ) -> Reads[tuple[dict[int, pa.Array], Refusal | None]]:
         """Read a few rows of those fields whose pages kernels support.
 
         Returns:
@@ -183,9 +183,9 @@ class ArrayReader(PointReader):
         rows, file = rows_of(ranges), self.container.file
         try:
             found = read_leaves([plan], [rows], [data])
-        except CorruptFile as error:
+        except (CorruptFile, UnsupportedFeature) as error:
             return {}, error
-        except (MemoryLimitExceeded, UnsupportedFeature):
+        except MemoryLimitExceeded:  # page by page, less is decoded at once
             return {}, None
         file.looked_at(found.size, found.places)
         count_pages(plan.table.pages_with(rows))

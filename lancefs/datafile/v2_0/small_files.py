@@ -27,7 +27,7 @@ from lancefs.datafile.v2_0.descriptions import check_column, parse_form
 from lancefs.datafile.v2_0.encodings import look_up
 from lancefs.datafile.v2_0.plain_pages import DictionaryForm, PageForm, PlainForm
 from lancefs.datafile.v2_1.small_files import SmallFiles, SmallRows, SupportedField
-from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature
+from lancefs.errors import CorruptFile, MemoryLimitExceeded, Refusal, UnsupportedFeature
 from lancefs.proto import encodings_v2_0_pb2 as pb
 from lancefs.storage import Bytes, count_pages
 
@@ -122,14 +122,14 @@ def decode_small(files: SmallFiles, supported: Sequence[SupportedField], tables:
             columns).
     """
     arrays: dict[int, pa.Array] = {}
-    refusal: CorruptFile | None = None
+    refusal: Refusal | None = None
     for (field, _, bits), table in zip(supported, tables, strict=True):
         try:
             arrays[field.id] = _rows_of(field, bits, table, files)
-        except CorruptFile as error:
+        except (CorruptFile, UnsupportedFeature) as error:
             refusal = refusal or error
-        except (MemoryLimitExceeded, UnsupportedFeature, _NotPlain):
-            pass  # page by page, the error says where, or there is none
+        except (MemoryLimitExceeded, _NotPlain):
+            pass  # page by page, less is decoded at once
     count_pages(len(arrays) * len(files.rows))
     return SmallRows(arrays, refusal, len(files.data))
 

@@ -36,7 +36,7 @@ from lancefs.datafile.v2_1.leaf_columns import (
     list_size,
 )
 from lancefs.datafile.v2_1.levels import Unravelled
-from lancefs.errors import CorruptFile, DecoderWarning, locating
+from lancefs.errors import CorruptFile, DecoderWarning, Refusal, locating
 
 # Whether reading fails where joined decoding refuses pages that decode singly. The tests set it:
 # such a disagreement is a bug of lancefs, which the slow way must not hide.
@@ -90,7 +90,7 @@ def _assemble_singly(fields: Sequence[Field], files: Sequence[FetchedRows]) -> l
     return join_columns([_assemble_files(fields, [file], are_joined=False) for file in files])
 
 
-def report_disagreement(url: str, refusal: CorruptFile) -> None:
+def report_disagreement(url: str, refusal: Refusal) -> None:
     """Report that joined decoding refused pages of a file that decode singly.
 
     Args:

@@ -16,7 +16,7 @@ from lancefs.datafile.v2_1.leaf_columns import LeafField, LeafRows
 from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
 from lancefs.datafile.v2_1.point_plans import LeafPlan
 from lancefs.datafile.v2_1.point_reader import PointReader
-from lancefs.errors import CorruptFile
+from lancefs.errors import Refusal
 from lancefs.storage import ByteRange, Bytes, count_pages
 
 
@@ -32,7 +32,7 @@ class JointRows(NamedTuple):
     """
 
     leaves: dict[int, LeafRows]
-    refusal: CorruptFile | None = None
+    refusal: Refusal | None = None
     size: int = 0
     places: int = 0
 

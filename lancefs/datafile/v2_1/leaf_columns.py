@@ -16,7 +16,7 @@ from lancefs.datafile.fields import Field
 from lancefs.datafile.v2_1.layouts.chunk_runs import ChunkRun, decode
 from lancefs.datafile.v2_1.layouts.page_reader import PageRows
 from lancefs.datafile.v2_1.levels import DecodedPage, Unravelled
-from lancefs.errors import CorruptFile
+from lancefs.errors import Refusal
 
 # The bytes of chunks of different leaves that one call decodes at most: the chunks are copied for
 # it, and the arrays share memory. A value counts as at least this many bytes.
@@ -138,7 +138,7 @@ class FetchedRows(NamedTuple):
     url: str
     rows: int
     leaves: Sequence[FetchedLeaf]
-    refusal: CorruptFile | None = None
+    refusal: Refusal | None = None
 
 
 class _JointDecode:

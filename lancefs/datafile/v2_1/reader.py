@@ -46,7 +46,7 @@ from lancefs.datafile.v2_1.point_plans import LeafPlan, may_be_plain, plan_leaf,
 from lancefs.datafile.v2_1.point_reader import CachedMetadata, PointReader
 from lancefs.datafile.v2_1.text_columns import are_read_as_texts
 from lancefs.datafile.v2_1.vector_rows import VectorPlan, plan_vectors
-from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature, locating
+from lancefs.errors import CorruptFile, MemoryLimitExceeded, Refusal, UnsupportedFeature, locating
 from lancefs.storage import ByteRange, Bytes, Reads, SparseRanges, count_pages
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ class StructuralReader(PointReader):
 
     def _read_few(
         self, asked: _Asked, ranges: Sequence[RowRange]
-    ) -> Reads[tuple[list[pa.Array] | None, CorruptFile | None]]:
+    ) -> Reads[tuple[list[pa.Array] | None, Refusal | None]]:
         """Read a few rows of fields whose leaves all are supported by kernels.
 
         Returns:
@@ -241,7 +241,7 @@ class StructuralReader(PointReader):
 
     def _read_points(
         self, plan: _PointPlan, ranges: Sequence[RowRange]
-    ) -> Reads[tuple[Mapping[int, LeafRows], CorruptFile | None]]:
+    ) -> Reads[tuple[Mapping[int, LeafRows], Refusal | None]]:
         """Read rows of leaves by kernels.
 
         Returns:
@@ -256,12 +256,12 @@ class StructuralReader(PointReader):
         data = yield SparseRanges(plan.spans)
         try:
             found = plan.read(data, rows)
-        except CorruptFile as error:
+        except (CorruptFile, UnsupportedFeature) as error:
             if plan.file is not None:
                 self.check_levels(plan.file, rows, data[0])
             return {}, error
-        except (MemoryLimitExceeded, UnsupportedFeature):
-            return {}, None  # page by page, the error says where, or there is none
+        except MemoryLimitExceeded:  # page by page, less is decoded at once
+            return {}, None
         file.looked_at(found.size, found.places)
         count_pages(plan.pages_with(rows))
         return found.leaves, None
@@ -317,8 +317,8 @@ class StructuralReader(PointReader):
             with file.opened() if is_read else nullcontext(-1) as descriptor:
                 found = columns.read(data, descriptor, rows)
         except (CorruptFile, MemoryLimitExceeded, ReadOtherwise, UnsupportedFeature) as error:
-            # Another way says where, if it cannot read the rows either.
-            refusal = error if isinstance(error, CorruptFile) else None
+            # Page by page, less is decoded at once, and all is read that may be read otherwise.
+            refusal = error if isinstance(error, Refusal) else None
             leaves = leaves_of(columns.fields)
             fetched = yield from self.fetch(leaves, ranges, refusal=refusal)
             return assemble(columns.fields, [fetched])
@@ -395,7 +395,7 @@ class StructuralReader(PointReader):
         leaves: Sequence[LeafField],
         ranges: Sequence[RowRange],
         columns: int = 0,
-        refusal: CorruptFile | None = None,
+        refusal: Refusal | None = None,
     ) -> Reads[FetchedRows]:
         """Fetch rows of leaves; `assemble` joins them with the rows of other files, if any.
 
@@ -429,7 +429,7 @@ class StructuralReader(PointReader):
         ranges: Sequence[RowRange],
         count: int,
         is_contiguous: bool,
-    ) -> Reads[tuple[dict[int, FetchedLeaf], CorruptFile | None]]:
+    ) -> Reads[tuple[dict[int, FetchedLeaf], Refusal | None]]:
         """Read rows of those leaves whose pages kernels support; see `points` and `nested_points`.
 
         Returns:

@@ -34,7 +34,7 @@ from lancefs.datafile.v2_1.page_plans import (
 )
 from lancefs.datafile.v2_1.point_plans import LeafPlan, PageDictionary, PlanTable
 from lancefs.datafile.v2_1.points import PointSource, read_points
-from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature
+from lancefs.errors import CorruptFile, MemoryLimitExceeded, Refusal, UnsupportedFeature
 from lancefs.storage import Bytes, count_pages
 
 _SUPPORTED_VERSIONS = ((2, 1), (2, 3))  # the first and the last
@@ -108,7 +108,7 @@ class SmallRows(NamedTuple):
     """
 
     arrays: dict[int, pa.Array]
-    refusal: CorruptFile | None = None
+    refusal: Refusal | None = None
     size: int = 0
 
 
@@ -170,9 +170,9 @@ def decode_small(files: SmallFiles, supported: Sequence[SupportedField], tables:
         reserve(count * bits // 8, len(data))
         wanted = _wanted(files)
         points = read_points([PointSource(PlanTable([*plans.values()]), wanted, data, 0)])
-    except CorruptFile as error:
+    except (CorruptFile, UnsupportedFeature) as error:
         return SmallRows({}, error)
-    except (MemoryLimitExceeded, UnsupportedFeature):
+    except MemoryLimitExceeded:  # page by page, less is decoded at once
         return SmallRows({})
     count_pages(len(plans) * (len(rows) if ranges is None else sum(map(bool, map(len, ranges)))))
     return SmallRows(dict(zip(plans, points.arrays, strict=True)), size=points.size)
