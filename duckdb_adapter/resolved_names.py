@@ -20,7 +20,7 @@ from duckdb_adapter.paths import quoted
 from duckdb_adapter.queries.all_rows import needs_all_rows
 from duckdb_adapter.queries.table_uses import StatementTable, TableUses, table_uses
 from duckdb_adapter.rewrites import restrict
-from duckdb_adapter.sources.arrow_source import ArrowDataset, make_source, make_table_source
+from duckdb_adapter.sources.arrow_source import ArrowDataset
 from duckdb_adapter.sources.replacement import READER, Replacement, TableInMemory
 from duckdb_adapter.sources.rows import Rows, RowSource
 from duckdb_adapter.sources.unions import TableUnion
@@ -148,10 +148,12 @@ class ResolvedName:
         return f"{self.name} ({self.reader if kind == READER else kind} {_thread.number})"
 
     def _source(self, rows: RowSource | pa.Table) -> Source:
+        from duckdb_adapter.sources.scan_sources import LanceSource, TableSource
+
         if isinstance(rows, pa.Table):
-            return partial(make_table_source, rows)
+            return partial(TableSource, rows)
         scanned = rows.for_scan(needs_all_rows(self.statement))
-        return partial(make_source, scanned, is_alone=self._is_alone)
+        return partial(LanceSource, scanned, is_alone=self._is_alone)
 
     def _is_alone(self) -> bool:
         """Whether the statement reads no other table, and more than what its conditions need."""

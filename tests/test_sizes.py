@@ -13,11 +13,6 @@ from lancefs.datafile.v2_1.encodings import registry as encodings
 
 LINES_OF_A_FUNCTION = 60
 
-# Longer functions -> why they may be.
-LONGER: dict[str, str] = {
-    "duckdb_adapter/sources/arrow_source.py:_source_classes": "their base is known late",
-}
-
 SOURCES = sorted(
     path.relative_to(REPOSITORY)
     for package in ("lancefs", "duckdb_adapter")
@@ -81,20 +76,12 @@ def length_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def test_functions_are_small() -> None:
-    lengths = [
-        (f"{path}:{function.name}", length_of(function))
+    lengths = {
+        f"{path}:{function.name}": length_of(function)
         for path in SOURCES
         for function in functions(path)
-    ]
-    long = {name: lines for name, lines in lengths if lines > LINES_OF_A_FUNCTION}
-    assert set(long) <= set(LONGER), long
-
-
-def test_no_exception_is_needless() -> None:
-    for name in LONGER:
-        path, _, function = name.partition(":")
-        lengths = [length_of(f) for f in functions(Path(path)) if f.name == function]
-        assert max(lengths, default=0) > LINES_OF_A_FUNCTION, f"{name} needs no exception any more"
+    }
+    assert {name for name, lines in lengths.items() if lines > LINES_OF_A_FUNCTION} == set()
 
 
 def _public(module: object) -> set[str]:
