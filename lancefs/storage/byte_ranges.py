@@ -42,7 +42,7 @@ def split(start: int, end: int, most: int) -> list[ByteRange]:
     return list(pairwise([*range(start, end, most), end]))
 
 
-def cut(blocks: list[tuple[int, Bytes]], ranges: Sequence[ByteRange]) -> list[Bytes]:
+def cut(blocks: Sequence[tuple[int, Bytes]], ranges: Sequence[ByteRange]) -> list[Bytes]:
     """Return the bytes of ranges as slices of fetched blocks.
 
     Args:

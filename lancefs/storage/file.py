@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from lancefs.forks import cached_property
 from lancefs.masking import mask_secrets
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.storage.byte_ranges import ByteRange, Bytes, SparseRanges, coalesce, cut
-from lancefs.storage.counters import count_bytes, counters_in_use
+from lancefs.storage.counters import ReadCounters, count_bytes, counters_in_use
 from lancefs.storage.open_files import READ_AROUND, LocalFile
 from lancefs.storage.retries import is_transient
 
@@ -323,8 +323,7 @@ def read_all(wanted: Sequence[tuple[File, Sequence[ByteRange]]]) -> list[list[By
     """
     counters = counters_in_use()
     results: list[list[Bytes]] = [[] for _ in wanted]
-    remote: dict[Store, dict[str, list[int]]] = {}  # positions in `wanted`, by store and file
-    held: dict[int, tuple[int, Bytes]] = {}  # by position
+    remote: dict[Store, dict[str, list[_RemotePart]]] = {}  # by store and path
     for position, (file, ranges) in enumerate(wanted):
         if counters is not None and not isinstance(ranges, SparseRanges):
             counters.bytes += sum([end - start for start, end in ranges])
@@ -332,42 +331,69 @@ def read_all(wanted: Sequence[tuple[File, Sequence[ByteRange]]]) -> list[list[By
             results[position] = file.local.read(ranges)
         elif ranges:
             _check_bounds(file, ranges)
-            end = file.held
-            if end is not None:
-                held[position] = end
-                if all(start >= end[0] for start, _ in ranges):
-                    results[position] = cut([end], ranges)
-                    continue
-            remote.setdefault(file.store, {}).setdefault(file.path, []).append(position)
+            part = _RemotePart(position, ranges, file.held)
+            if part.unheld:
+                remote.setdefault(file.store, {}).setdefault(file.path, []).append(part)
+            else:
+                results[position] = part.cut_from(())
     for store, files in remote.items():
-        merged = [
-            (path, start, end)
-            for path, positions in files.items()
-            for start, end in coalesce(
-                (r for at in positions for r in _before(wanted[at][1], held.get(at))), GAP
-            )
-        ]
-        if counters is not None:
-            counters.requests += len(merged)
-        blocks: dict[str, list[tuple[int, Bytes]]] = {path: [] for path in files}
-        for (path, start, _), data in zip(merged, store.fetch(merged), strict=True):
-            blocks[path].append((start, data))
-        for path, positions in files.items():
-            for position in positions:
-                end = held.get(position)
-                own = blocks[path] if end is None else [*_upto(blocks[path], end[0]), end]
-                results[position] = cut(own, wanted[position][1])
+        for position, buffers in _read_remote(store, files, counters):
+            results[position] = buffers
     return results
 
 
-def _before(ranges: Sequence[ByteRange], held: tuple[int, Bytes] | None) -> Iterable[ByteRange]:
-    """Return the ranges that begin before the end of a file that is held."""
-    return ranges if held is None else [one for one in ranges if one[0] < held[0]]
+class _RemotePart(NamedTuple):
+    """Ranges of a remote file.
+
+    Attributes:
+        position: Where they are among all that is wanted.
+        ranges: The ranges.
+        held: The end of the file that is in memory: where it begins, and its bytes; None for none.
+    """
+
+    position: int
+    ranges: Sequence[ByteRange]
+    held: tuple[int, Bytes] | None
+
+    @property
+    def unheld(self) -> Sequence[ByteRange]:
+        """The ranges that begin before the end that is held."""
+        held = self.held
+        return self.ranges if held is None else [one for one in self.ranges if one[0] < held[0]]
+
+    def cut_from(self, blocks: Sequence[tuple[int, Bytes]]) -> list[Bytes]:
+        """Return the bytes of the ranges, from blocks of the file and the end that is held."""
+        if self.held is not None:
+            blocks = [*(block for block in blocks if block[0] < self.held[0]), self.held]
+        return cut(blocks, self.ranges)
 
 
-def _upto(blocks: list[tuple[int, Bytes]], limit: int) -> list[tuple[int, Bytes]]:
-    """Return the blocks that begin before a byte."""
-    return [block for block in blocks if block[0] < limit]
+def _read_remote(
+    store: Store, files: Mapping[str, Sequence[_RemotePart]], counters: ReadCounters | None
+) -> Iterator[tuple[int, list[Bytes]]]:
+    """Read ranges of files of a remote store, near ones together.
+
+    Args:
+        store: The store.
+        files: What is wanted of each file, by its path.
+        counters: Counts the requests.
+
+    Yields:
+        The position of each part, and the bytes of its ranges.
+    """
+    merged = [
+        (path, start, end)
+        for path, parts in files.items()
+        for start, end in coalesce((one for part in parts for one in part.unheld), GAP)
+    ]
+    if counters is not None:
+        counters.requests += len(merged)
+    blocks: dict[str, list[tuple[int, Bytes]]] = {path: [] for path in files}
+    for (path, start, _), data in zip(merged, store.fetch(merged), strict=True):
+        blocks[path].append((start, data))
+    for path, parts in files.items():
+        for part in parts:
+            yield part.position, part.cut_from(blocks[path])
 
 
 @contextmanager
