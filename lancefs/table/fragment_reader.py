@@ -298,29 +298,31 @@ class FragmentReader:
         key = tuple(field.id for field in fields)
         known = self._row_sizes.get(key)
         if known is None:
-            from lancefs.datafile.row_sizes import FieldSizes, estimate_row_sizes
-            from lancefs.datafile.value_widths import has_variable_width, min_value_bytes
-
-            fields = [stored(field) for field in fields]
-            by_file: dict[int, list[Field]] = {}
-            missing = dict(enumerate(fields))
-            for position, number, part in locate_fields(fields, self.fragment):
-                by_file.setdefault(number, []).append(part)
-                missing.pop(position, None)
-            sizes = [
-                FieldSizes((), min_value_bytes(field.storage_type)) for field in missing.values()
-            ]
-            file_bytes = 0
-            for number, parts in by_file.items():
-                file, reader = self.open_file(self.fragment.files[number])
-                file_bytes += file.size
-                for part, columns in zip(parts, reader.page_sizes(parts), strict=True):
-                    is_variable = has_variable_width(part.storage_type)
-                    sizes.append(
-                        FieldSizes(columns, min_value_bytes(part.storage_type), is_variable)
-                    )
-            known = self._row_sizes[key] = estimate_row_sizes(sizes, self.physical_rows, file_bytes)
+            known = self._row_sizes[key] = self._estimate([stored(field) for field in fields])
         return known
+
+    def _estimate(self, fields: Sequence[Field]) -> RowSizes:
+        """Estimate the bytes of rows of columns that are stored; see `stored_row_sizes`."""
+        from lancefs.datafile.row_sizes import FieldSizes, estimate_row_sizes
+        from lancefs.datafile.value_widths import has_variable_width, min_value_bytes
+
+        by_file: dict[int, list[Field]] = {}
+        missing = dict(enumerate(fields))
+        for position, number, part in locate_fields(fields, self.fragment):
+            by_file.setdefault(number, []).append(part)
+            missing.pop(position, None)
+        sizes = [FieldSizes((), min_value_bytes(field.storage_type)) for field in missing.values()]
+        file_bytes = 0
+        for number, parts in by_file.items():
+            file, reader = self.open_file(self.fragment.files[number])
+            file_bytes += file.size
+            for part, columns in zip(parts, reader.page_sizes(parts), strict=True):
+                least, varies = (
+                    min_value_bytes(part.storage_type),
+                    has_variable_width(part.storage_type),
+                )
+                sizes.append(FieldSizes(columns, least, varies))
+        return estimate_row_sizes(sizes, self.physical_rows, file_bytes)
 
     @property
     def stored_bytes(self) -> int:
