@@ -79,7 +79,8 @@ def open_tables(
         ValueError: The version is named twice, or wrongly.
     """
     uses = storage.use_index if use_index is None else use_index
-    # In this thread: fsspec has a filesystem for each, and secrets are those of its connection.
+    # Not in threads of ours: fsspec has a filesystem for each thread, and the secrets are those of
+    # the connection that this one runs.
     places = [_placed(*_chosen(url, ref), storage) for url in urls]
     if all(place.store.is_local for place in places) or len(places) < 2:
         return [place.open(uses) for place in places]
@@ -141,7 +142,7 @@ def _find(candidate: TableName, storage: Storage) -> NamedTable | None:
     except NotALanceTable as error:
         if candidate.is_local or candidate.lacks_suffix:
             return None
-        # DuckDB would say of a URL that an extension is missing that reads it.
+        # Where this is None, DuckDB says that it lacks an extension that reads the URL.
         raise NotALanceTable(f"there is no Lance table of this name: {error}") from None
     except Exception as error:
         # Behind other names than `….lance` there may be anything, or nothing at all, and DuckDB may

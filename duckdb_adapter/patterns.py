@@ -85,7 +85,7 @@ def _matches(pattern: TableName, storage: Storage) -> list[str]:
     start = path.rfind("/", 0, signs.start()) + 1
     fs.invalidate_cache(path[:start])
     folders = matching_folders(fs, path, pattern.url)
-    # What the pattern is within the URL: before and after it, tables are spelled as it is.
+    # Tables are spelled as the URL is before and after the part that is the pattern.
     before, _, after = pattern.url.rpartition(path[start:])
     is_local = Store(fs, path).is_local
     tables: dict[str, str] = {}

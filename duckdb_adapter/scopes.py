@@ -177,7 +177,7 @@ class Scope:
         aggregates = functions.aggregates
         if aggregates and self._refusal(builtins_test(aggregates)):
             return False
-        # Operators are refused in any case, with what they are.
+        # DuckDB refuses operators with FILTER, too, and says whether they are functions or macros.
         tests = (f"{quoted(one)}(NULL, NULL) FILTER (WHERE true)" for one in functions.operators)
         return all(_IS_SCALAR in self._refusal(test) for test in tests)
 

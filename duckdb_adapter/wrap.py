@@ -392,7 +392,7 @@ class LanceConnection:
         text = getattr(args[0], "query", args[0])
         if not isinstance(text, str):
             return
-        # What is wrong with the query is said when it is run.
+        # An error of the query comes when it is run.
         with suppress(duckdb.Error):
             for name in sorted(self._prepared) if kind == "EXECUTE" else ():
                 scope.add_name(name)
@@ -414,7 +414,7 @@ class LanceConnection:
         import duckdb
 
         text, *parameters = args
-        # `execute` and `sql` call them differently.
+        # The parameters have one name in `execute`, and another in `sql`.
         named = (kwargs[name] for name in ("parameters", "params") if name in kwargs)
         try:
             scope.run(other.execute, (f"EXPLAIN {text}", *parameters, *named), {})

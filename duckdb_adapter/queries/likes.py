@@ -69,7 +69,7 @@ def only_part(term: Mapping[str, Any], columns: NamedColumns) -> PartOfText | No
         (True, False): "ends_with",
         (True, True): "match_substring",
     }
-    # One without wildcards is a comparison for DuckDB, which asks the scan for it.
+    # A pattern without wildcards is a comparison for DuckDB, and is pushed down.
     return PartOfText(column, functions[ends], part) if any(ends) else None
 
 

@@ -30,7 +30,8 @@ def unpushed_conditions(query: TableQuery) -> list[pc.Expression]:
     where = None if read is None else read.select.get("where_clause")
     if read is None or where is None or read.select.get("sample"):
         return []
-    # Also where it selects from nothing else: a LATERAL subquery may name columns of other tables.
+    # A column may be that of another table even where the SELECT has none: a LATERAL subquery names
+    # those of tables around it.
     columns = NamedColumns(query.columns, query.table_names(read.source))
     return [each for term in terms_of(where) for each in _conditions(term, columns, query)]
 

@@ -71,7 +71,8 @@ class GroupedRows(RowSource):
             quoted(field.name) for field in self.rows.schema if field.name != COUNT_COLUMN
         )
         rows, groups = table_of(_READER), table_of(_COMBINATIONS)
-        # DuckDB aggregates before an inner join only what cannot fail for rows that it removes.
+        # A left join, below which DuckDB aggregates anything: below an inner one, which may remove
+        # rows, only what cannot fail.
         return f"SELECT {columns} FROM {rows} LEFT JOIN {groups} USING ({GROUP})"
 
     def variables(self) -> Mapping[str, RowSource | pa.Table]:

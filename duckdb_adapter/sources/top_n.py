@@ -273,7 +273,7 @@ class TopNRows(Rows):
             if end.last is None:
                 return []
             bound = field >= end.last[0] if descending else field <= end.last[0]
-            # A row is compared with others as often as it is read.
+            # Each row is wanted once: later bounds leave out what an earlier one keeps.
             others = [~other for other in bounds[1:]]
             bounds.append(reduce(and_, [bound, *others]))
         return bounds

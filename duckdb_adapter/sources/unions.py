@@ -166,7 +166,7 @@ class _UnionRows(RowSource):
         """Read some columns, in the order wanted, of the rows for which all terms are true."""
         first, *others = self._members
         yield from self._batches_of(first, names, terms)
-        # By now it is known that more rows are wanted.
+        # Whoever asks for more has read the first table, and wants the others.
         if first.rows.dataset.is_local or not others:
             for member in others:
                 yield from self._batches_of(member, names, terms)

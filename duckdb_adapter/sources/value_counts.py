@@ -81,7 +81,8 @@ class ValueCountRows(NamedColumnsOnly):
             places = np.repeat(np.arange(len(left)), left // rows)
             if len(places):
                 blocks = self.values.take(to_arrow_numbers(places)).combine_chunks()
-                # DuckDB repeats the values of the shorter one of two vectors that it joins.
+                # Of the two chunks of a cross product, DuckDB makes a constant of each row of the
+                # shorter one.
                 batches = blocks.to_batches(rows // 2)
                 tables[_blocks(rows)] = pa.Table.from_batches(batches, blocks.schema)
             left = left % rows

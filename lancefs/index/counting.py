@@ -158,7 +158,7 @@ class _Counting:
                 return None
             plans[id(test)] = plan
         covered = [plan.covered for plan in plans.values()]
-        # What only some of them cover is scanned with their help.
+        # A fragment that only some of the indices cover is scanned, for which they name rows.
         if any(one != covered[0] for one in covered) or self._is_scanned(predicate, plans):
             return None
         found, left = dict[int, TestedRows](), set(covered[0])

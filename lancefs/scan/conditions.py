@@ -273,7 +273,8 @@ def _evaluate_all(batch: pa.RecordBatch, tests: Sequence[Test]) -> Mask:
     mask = _evaluate_test(batch, tests[0])
     for test in tests[1:]:
         names = sorted(_columns_of(test))
-        # Other values are tested in less time than some of them are put together.
+        # Only of texts it pays to test no more than the rows that are left: to copy the values of
+        # other types takes longer than to test all of them.
         has_texts = any(pa.types.is_string(batch.column(name).type) for name in names)
         is_long = has_texts and len(mask) >= _MIN_ROWS
         if not is_long or np.count_nonzero(mask) > len(mask) * _MAX_LEFT:

@@ -159,7 +159,7 @@ class Scan:
         settings = request.settings
         budget = settings.table_bytes if request.is_collected else settings.stream_bytes
         columns = len(request.fields) + len(request.filter_fields)
-        # Where rows are left out, decoding them takes longer than what becomes of the others.
+        # With a filter, decoding takes longer than what the engine does with the rows that pass.
         is_long = settings.starts_in_threads and request.filter is not None
         starts_long = request.is_remote_bulk or is_long
         pace = Pace(request.batch_rows, budget, columns, settings, starts_long)

@@ -379,5 +379,6 @@ def _literal_runs(pattern: str) -> list[str]:
 def _with_prefix(prefix: str) -> list[KeyInterval] | None:
     """Return an interval of the values that begin with a prefix; None for all values."""
     low = prefix.encode()
-    # What follows all of them. The last byte is not 0xFF, which is in no text.
+    # The upper end is the least key above all that begin so: the last byte can be raised, since no
+    # text has the byte 0xFF.
     return [(low, low[:-1] + bytes([low[-1] + 1]))] if low else None

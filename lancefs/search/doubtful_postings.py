@@ -76,7 +76,7 @@ def _samples(
 ) -> Iterator[_Sample]:
     for token, postings in documents.postings(sorted(wanted)).items():
         if not len(postings.documents):
-            # A compaction left out its last rows, or those of the token that these postings are of.
+            # Its last rows are left out, or these postings are those of another token.
             raise CorruptFile(f"a compaction left no row with {token!r}, as the index tells")
         some = _spread(len(postings.documents), _LOOKED_FOR)
         which, row_ids = locate(documents.row_numbers[postings.documents[some]])

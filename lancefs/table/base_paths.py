@@ -310,7 +310,7 @@ class TableFiles:
             raise CorruptFile(f"base path {base.id} is {base.path!r}, not an absolute path")
         path = self._own_path(url)
         refusal = self._refusal(base, path, is_named=allowed is not None)
-        # Of a plain directory, only a local one: to look for one in a store costs a listing of it.
+        # A plain directory is looked for on this machine only: in a store, that costs a listing.
         may_be_moved = base.is_dataset_root or self._root.is_local
         if may_be_moved and allowed is None and (refusal or path is not None):
             moved = self._find_moved(base, url, path, is_refused=refusal is not None)

@@ -167,7 +167,8 @@ class TransducerTokens:
         A node is left as soon as no token below it can be like the word, so that no path is much
         longer than the word; the word counts the transitions.
         """
-        # Node, bytes that led to it from the root, how many of them are whole characters, state.
+        # A node, the bytes on the way to it from the root, how many of these are whole characters,
+        # and the state of the word.
         waiting = [(root, b"", 0, word.start)]
         while waiting:
             address, path, whole, state = waiting.pop()
