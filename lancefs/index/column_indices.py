@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import pyarrow as pa
+
 from lancefs.errors import LanceError
 from lancefs.index.segments import ColumnIndex, Coverage, IndexSegment
 from lancefs.table.base_paths import TableFiles
+
+# What is raised over a segment that cannot be used. Its bytes are checked, so that an error of
+# Arrow is a mistake of ours: the rows are right without the segment, and the log has the mistake.
+BROKEN = LanceError, pa.ArrowException
 
 
 class ColumnIndices:
@@ -43,8 +49,15 @@ class ColumnIndices:
         """Return why a segment cannot be read; None as long as it can."""
         return self._broken.get(segment.index.uuid)
 
-    def give_up(self, segment: IndexSegment, error: LanceError) -> None:
-        """Use a segment no more, and say so once."""
+    def give_up(self, segment: IndexSegment, error: Exception) -> None:
+        """Use a segment no more, and say so once.
+
+        Args:
+            segment: The segment.
+            error: One of `BROKEN`.
+        """
         if self.broken(segment) is None:
+            if not isinstance(error, LanceError):
+                error = LanceError(f"{type(error).__name__}: {error}; please report it")
             self._broken[segment.index.uuid] = error
             self._say_unused(segment.index.name, error)

@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
-
 from lancefs.datafile.buffers import Ints
-from lancefs.errors import CorruptFile, LanceError
+from lancefs.errors import CorruptFile
 from lancefs.index.bitmap import Bitmap
 from lancefs.index.btree import BTree
+from lancefs.index.column_indices import BROKEN
 from lancefs.index.exact_rows import TestedRows, count_live, rows_of_fragment
 from lancefs.index.lookup import MAX_ROWS, Plan, TableIndices, plan_with
 from lancefs.index.opened import OpenSegment
-from lancefs.index.predicates import AllOf, ColumnTest, Predicate, is_exact, tests_of
+from lancefs.index.predicates import AllOf, ColumnTest, Predicate, UnfitTest, is_exact, tests_of
 from lancefs.index.row_sets import is_among, offsets_by_fragment
 from lancefs.index.segments import IndexSegment
 from lancefs.table.fragment_reader import FragmentReader
@@ -65,7 +64,7 @@ def count_rows(indices: TableIndices, predicate: Predicate, reader_of: ReaderOf)
         return None
     try:
         return _Counting(indices, reader_of).count(predicate)
-    except pa.ArrowException:  # the filter does not fit the values: the scan says so
+    except UnfitTest:  # the scan says so, if such a row is left
         return None
 
 
@@ -110,7 +109,7 @@ class _Counting:
         for segment, opened, pages in plan.segments:
             try:
                 part = self._count_in(segment, opened, test, pages)
-            except LanceError as error:
+            except BROKEN as error:
                 self.indices.give_up(segment, error)
                 continue
             if part is None:
@@ -210,7 +209,7 @@ class _Counting:
                     found.add_bitmaps(self._named_bitmaps(segment, opened, pages, wanted))
                     continue
                 offsets = self._named_offsets(segment, opened, test, pages)
-            except LanceError as error:
+            except BROKEN as error:
                 self.indices.give_up(segment, error)
                 return None
             if offsets is None:

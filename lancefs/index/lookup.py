@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import Ints
@@ -19,9 +18,9 @@ from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.forks import cached_property
 from lancefs.index.btree import BTree
 from lancefs.index.claims import IndexClaim, of_any
-from lancefs.index.column_indices import ColumnIndices
+from lancefs.index.column_indices import BROKEN, ColumnIndices
 from lancefs.index.opened import OpenSegment, open_segment
-from lancefs.index.predicates import AllOf, AnyOf, ColumnTest, Predicate
+from lancefs.index.predicates import AllOf, AnyOf, ColumnTest, Predicate, UnfitTest
 from lancefs.index.row_sets import Addresses, RowSet, intersection, join, union
 from lancefs.index.section import index_section_of
 from lancefs.index.segments import ColumnIndex, Coverage, IndexSegment
@@ -148,7 +147,7 @@ class TableIndices(ColumnIndices):
             return None
         try:
             return open_segment(index.kind, segment, self._files, self._rows)
-        except LanceError as error:
+        except BROKEN as error:
             self.give_up(segment, error)
             return None
 
@@ -165,7 +164,7 @@ class TableIndices(ColumnIndices):
             zones.check_fragments(segment.covered, live)
         self._checked.add(segment.index.uuid)
 
-    def give_up(self, segment: IndexSegment, error: LanceError) -> None:
+    def give_up(self, segment: IndexSegment, error: Exception) -> None:
         """Use a segment no more, and say so once."""
         if self.broken(segment) is None:
             self._latest = None
@@ -314,7 +313,7 @@ class _Query:
             return False
         try:
             rows = self._indices.coverage.rows_of(page.segment, page.numbers, page.opened.entries)
-        except LanceError as error:
+        except BROKEN as error:
             self._give_up(page.segment, error)
             return False
         at = int(np.searchsorted(np.cumsum(rows.ends - rows.starts), wanted))
@@ -333,13 +332,13 @@ class _Query:
             return None
         try:
             return _SampledPage(plan, segment, opened, np.sort(opened.sample(pages, test)))
-        except pa.ArrowException:  # the filter does not fit the values: the scan says so
+        except UnfitTest:  # the scan says so, if such a row is left
             return None
-        except LanceError as error:
+        except BROKEN as error:
             self._give_up(segment, error)
             return None
 
-    def _give_up(self, segment: IndexSegment, error: LanceError) -> None:
+    def _give_up(self, segment: IndexSegment, error: Exception) -> None:
         """Use a segment no more, which other plans have, too."""
         self._indices.give_up(segment, error)
         self._plans.clear()
@@ -411,9 +410,9 @@ class _Query:
                 sets.append(self._indices.coverage.rows_of(segment, numbers, opened.entries))
                 used.append(segment)
                 most -= sets[-1].num_rows
-            except pa.ArrowException:  # the filter does not fit the values: the scan says so
+            except UnfitTest:  # the scan says so, if such a row is left
                 return None
-            except LanceError as error:
+            except BROKEN as error:
                 self._indices.give_up(segment, error)
         if not sets:
             return None
@@ -458,9 +457,9 @@ def plan_with(indices: TableIndices, index: ColumnIndex, test: ColumnTest) -> Pl
             if pages is None:
                 return None
             rows += opened.rows_in(pages)
-        except pa.ArrowException:  # the filter does not fit the values: the scan says so
+        except UnfitTest:  # the scan says so, if such a row is left
             return None
-        except LanceError as error:
+        except BROKEN as error:
             indices.give_up(segment, error)
             continue
         segments.append((segment, opened, pages))

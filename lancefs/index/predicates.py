@@ -22,6 +22,10 @@ from lancefs.index.contents import Wanted, every, some
 KeyInterval: TypeAlias = tuple[Any, Any]
 
 
+class UnfitTest(Exception):
+    """A test does not fit some values: the filter fails for them, or for the type of the column."""
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnTest:
     """A condition that reads one column.
@@ -34,7 +38,8 @@ class ColumnTest:
         keeps_null: Whether a missing value may pass.
         contents: What all values that may pass hold, and perhaps others; None where nothing is
             known of it.
-        passes: Tells which values of an array of the column pass, exactly as the scan does.
+        passes: Tells which values of an array of the column pass, exactly as the scan does; raises
+            `UnfitTest`.
         is_exact: Whether the rows that pass are those of the filter, and not a superset.
         contents_suffice: Whether all values that hold `contents` pass, and missing ones where
             `keeps_null`; no others do.

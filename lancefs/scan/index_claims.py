@@ -7,6 +7,7 @@ may lack other rows that do pass.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,6 +52,7 @@ def check_claims(
         WrongIndex: A row does not pass.
     """
     from lancefs.index.claims import passing
+    from lancefs.index.predicates import UnfitTest
 
     rejected = to_arrow(FixedWidth(1, ~passed), pa.bool_(), None)
 
@@ -60,5 +62,6 @@ def check_claims(
         return values.filter(rejected)
 
     for claim in claims:
-        if not np.all(passing(claim.predicate, rejected_values)):
-            raise WrongIndex(claim, fragment_id)
+        with suppress(UnfitTest):  # for a row that another part of the filter rejected
+            if not np.all(passing(claim.predicate, rejected_values)):
+                raise WrongIndex(claim, fragment_id)

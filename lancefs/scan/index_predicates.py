@@ -16,7 +16,15 @@ import pyarrow.compute as pc
 from lancefs.datafile.buffers import Mask
 from lancefs.datafile.fields import Field
 from lancefs.index.contents import NOTHING, Item, Substring, Wanted, every, some
-from lancefs.index.predicates import NEVER, ColumnTest, KeyInterval, Predicate, all_of, any_of
+from lancefs.index.predicates import (
+    NEVER,
+    ColumnTest,
+    KeyInterval,
+    Predicate,
+    UnfitTest,
+    all_of,
+    any_of,
+)
 from lancefs.index.sort_keys import has_byte_keys, has_keys, is_stored_number, sort_keys
 from lancefs.scan import row_functions
 from lancefs.scan.condition_trees import literal_start
@@ -109,7 +117,11 @@ def _test(node: ExpressionNode, fields: Mapping[str, Field], is_negated: bool) -
     name = field.name
 
     def passes(array: pa.Array) -> Mask:
-        return condition.evaluate(pa.RecordBatch.from_arrays([array], names=[name]))
+        batch = pa.RecordBatch.from_arrays([array], names=[name])
+        try:
+            return condition.evaluate(batch)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            raise UnfitTest(str(error)) from error
 
     return ColumnTest(
         field.id,

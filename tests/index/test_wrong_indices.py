@@ -6,7 +6,7 @@ import logging
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import lance
 import numpy as np
@@ -18,6 +18,8 @@ from rewriting import index_file, rewrite
 
 import lancefs
 from lancefs.index import segments
+from lancefs.index.btree import BTree
+from lancefs.index.predicates import UnfitTest
 from lancefs.scan import index_use
 from lancefs.scan.settings import ScanSettings
 from lancefs.table import indices
@@ -258,3 +260,35 @@ def test_zones_narrow_a_scan_and_name_rows_that_do_not_pass(table: Path) -> None
     assert scanner.to_table().equals(dataset.to_table(filter="level = 3", use_index=False))
     assert "index level_idx (ZoneMap)" in scanner.explain()
     assert scanner.stats.rows < scanner.stats.rows_decoded
+
+
+def test_a_mistake_in_reading_an_index_is_logged_and_costs_no_row(
+    table: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = lancefs.open(table).to_table(filter="id = 17", use_index=False)
+
+    def fail(*_: object) -> NoReturn:
+        raise pa.ArrowTypeError("made up")
+
+    monkeypatch.setattr(BTree, "find", fail)
+    dataset = lancefs.open(table)
+    with caplog.at_level(logging.WARNING):
+        assert dataset.to_table(filter="id = 17").equals(expected)
+        assert dataset.to_table(filter="id = 17").equals(expected)
+    (record,) = caplog.records
+    assert "id_idx" in record.getMessage()
+    assert "ArrowTypeError: made up; please report it" in record.getMessage()
+
+
+def test_a_test_that_fails_for_values_of_an_index_is_left_to_the_scan(
+    table: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = lancefs.open(table).to_table(filter="id = 17", use_index=False)
+
+    def fail(*_: object) -> NoReturn:
+        raise UnfitTest("made up")
+
+    monkeypatch.setattr(BTree, "find", fail)
+    with caplog.at_level(logging.WARNING):
+        assert lancefs.open(table).to_table(filter="id = 17").equals(expected)
+    assert not caplog.records
