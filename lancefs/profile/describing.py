@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import batch_bytes
 from lancefs.profile.column_pass import ColumnPass
 from lancefs.profile.distinct import Hasher
 from lancefs.profile.kinds import parts_of, plain_type
 from lancefs.profile.profiles import TableProfile
+from lancefs.scan.row_groups import in_groups
 from lancefs.table.schema import UNSUPPORTED
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ def describe(
     ]
     random, rows = np.random.default_rng(_SEED), 0
     with closing(Hasher()) as hasher:
-        for batch in _in_order(scanner.to_batches()):
+        groups = in_groups(scanner.to_batches(), _ROWS_AT_ONCE, _BYTES_AT_ONCE)
+        for batch in map(_joined, groups):
             rows += batch.num_rows
             _add(batch, columns, hasher, random)
             if on_rows is not None:
@@ -141,20 +142,6 @@ def _add(
     found = hasher.hashes([stored for _, stored in hashed])
     for (column, _), hashes in zip(hashed, found, strict=True):
         column.add_hashes(hashes)
-
-
-def _in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of batches in order, of several short batches together."""
-    waiting: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        waiting.append(batch)
-        rows, size = rows + batch.num_rows, size + batch_bytes(batch)
-        if rows >= _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
-            yield _joined(waiting)
-            waiting, rows, size = [], 0, 0
-    if waiting:
-        yield _joined(waiting)
 
 
 def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
