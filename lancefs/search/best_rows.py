@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from lancefs.index.vectors.distances import Floats
+from lancefs.search.row_bits import RowIds
 
 # Rows that are kept before the nearest ones are chosen among them, at least.
 _WAITING = 4096
@@ -22,7 +22,7 @@ class Ranked(NamedTuple):
         distances: Their distances.
     """
 
-    row_ids: npt.NDArray[np.uint64]
+    row_ids: RowIds
     distances: Floats
 
 
@@ -46,7 +46,7 @@ class BestRows:
         self._parts: list[Ranked] = []
         self._waiting = 0
 
-    def add(self, row_ids: npt.NDArray[np.uint64], distances: Floats) -> None:
+    def add(self, row_ids: RowIds, distances: Floats) -> None:
         """Add rows; those without a distance (NaN) are left out.
 
         Args:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lancefs.datafile.buffers import Ints, Mask
-from lancefs.index.row_sets import Addresses
 from lancefs.index.text.scoring import Scores
+from lancefs.search.row_bits import RowIds
 
 # Rows up to which sorting them takes no longer than choosing some of them.
 _FEW = 256
@@ -23,7 +23,7 @@ class Scored(NamedTuple):
         scores: Their scores.
     """
 
-    row_ids: Addresses
+    row_ids: RowIds
     scores: Scores
 
     def only(self, mask: Mask) -> Scored:
@@ -48,7 +48,7 @@ def best(found: Scored, k: int | None) -> Scored:
     return Scored(found.row_ids[order], found.scores[order])
 
 
-def best_places(numbers: Addresses, scores: Scores, k: int) -> Ints:
+def best_places(numbers: RowIds, scores: Scores, k: int) -> Ints:
     """Return where the `k` best rows are, in any order; of rows with one score, the lower numbers.
 
     Args:
@@ -68,7 +68,7 @@ def best_places(numbers: Addresses, scores: Scores, k: int) -> Ints:
     return np.concatenate([better, equal])
 
 
-def not_worse(numbers: Addresses, scores: Scores, k: int) -> Ints:
+def not_worse(numbers: RowIds, scores: Scores, k: int) -> Ints:
     """Return where the `k` best rows are, and all that are as good as the last of them.
 
     Args:
@@ -111,7 +111,7 @@ def in_all(parts: Sequence[Scored]) -> Scored:
     return first
 
 
-def scores_in(found: Scored, row_ids: Addresses) -> Scores:
+def scores_in(found: Scored, row_ids: RowIds) -> Scores:
     """Return the scores that rows have in another set; NaN for those that are not there."""
     order = np.argsort(found.row_ids)
     ordered, scores = found.row_ids[order], found.scores[order]

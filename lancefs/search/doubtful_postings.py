@@ -18,7 +18,7 @@ from lancefs.errors import CorruptFile
 from lancefs.index.row_sets import Addresses
 from lancefs.index.text.analyzers import Analyzer
 from lancefs.index.text.partitions import Documents
-from lancefs.search.found_rows import RowIds
+from lancefs.search.row_bits import RowIds
 from lancefs.search.texts import texts_of
 
 # Documents of a token that are looked for in the table, and of those there how many are read.

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lancefs.datafile.buffers import Mask
@@ -14,10 +13,9 @@ from lancefs.datafile.fields import Field
 from lancefs.scan.known_filters import known_filter
 from lancefs.scan.scanner import Columns, Filter, LanceScanner
 from lancefs.scan.settings import BATCH_ROWS
+from lancefs.search.row_bits import RowIds
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
-
-RowIds = npt.NDArray[np.uint64]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from lancefs.datafile.arrays import mask_of, numbers_of
 from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.errors import LanceError
-from lancefs.index.row_sets import Addresses, is_among
+from lancefs.index.row_sets import is_among
 from lancefs.index.segments import ColumnIndex
 from lancefs.index.vectors.distances import Metric, distances
 from lancefs.index.vectors.vector_indices import VectorIndices
@@ -24,7 +24,7 @@ from lancefs.search.best_rows import BestRows, Ranked, nearest_of
 from lancefs.search.broken_segment import BrokenSegment
 from lancefs.search.candidates import OpenVectors
 from lancefs.search.exact import compare_all, matrix
-from lancefs.search.row_bits import RowBits
+from lancefs.search.row_bits import RowBits, RowIds
 from lancefs.search.vector_query import VectorQuery
 from lancefs.table.open_version import OpenVersion
 
@@ -190,7 +190,7 @@ class IndexSearch:
             )
         return [one.ranked() for one in best]
 
-    def _vectors_of(self, row_ids: Addresses) -> pa.Array:
+    def _vectors_of(self, row_ids: RowIds) -> pa.Array:
         """Return the vectors of rows."""
         taken = self._scanner([self._query.field.name], None).take_ids(row_ids)
         return taken.column(0).combine_chunks()

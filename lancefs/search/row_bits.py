@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
+import numpy.typing as npt
 
 from lancefs.datafile.buffers import Array, Mask
 from lancefs.forks import cached_property
-from lancefs.index.row_sets import Addresses, is_among
+from lancefs.index.row_sets import is_among
+
+# Ids of rows; of rows that an index found and nobody has looked up yet, what it calls them.
+RowIds: TypeAlias = npt.NDArray[np.uint64]
 
 # Row ids with the same upper bits are kept together, as bits.
 _BITS = np.uint64(16)
@@ -21,9 +27,9 @@ class RowBits:
     def __init__(self) -> None:
         self.num_rows = 0
         self._chunks: dict[int, Array] = {}  # packed, eight rows a byte
-        self._single: list[Addresses] = []
+        self._single: list[RowIds] = []
 
-    def add(self, row_ids: Addresses) -> None:
+    def add(self, row_ids: RowIds) -> None:
         """Add row ids, none of which was added before."""
         if (row_ids[1:] < row_ids[:-1]).any():
             row_ids = np.sort(row_ids)
@@ -41,7 +47,7 @@ class RowBits:
             self._chunks[number] = packed if known is None else known | packed
         self.num_rows += len(row_ids)
 
-    def has(self, row_ids: Addresses) -> Mask:
+    def has(self, row_ids: RowIds) -> Mask:
         """Tell which row ids are in the set."""
         single, numbers, chunks = self._table
         found = is_among(row_ids, single)
@@ -55,7 +61,7 @@ class RowBits:
         found |= (numbers[at] == wanted) & (bits & 1).astype(np.bool_)
         return found
 
-    def row_ids(self) -> Addresses:
+    def row_ids(self) -> RowIds:
         """Return all row ids, ascending."""
         single, numbers, chunks = self._table
         parts = [single]
@@ -65,7 +71,7 @@ class RowBits:
         return np.sort(np.concatenate(parts))
 
     @cached_property
-    def _table(self) -> tuple[Addresses, Addresses, Array]:
+    def _table(self) -> tuple[RowIds, RowIds, Array]:
         """The row ids that are kept as they are; upper bits of others, and a row of bits for each.
 
         Both are ascending.

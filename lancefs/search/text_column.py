@@ -29,8 +29,8 @@ from lancefs.scan.scanner import LanceScanner
 from lancefs.search.best_texts import Scored, best_places, joined, not_worse
 from lancefs.search.broken_segment import BrokenSegment
 from lancefs.search.doubtful_postings import check_postings
-from lancefs.search.found_rows import FoundRows, RowIds
-from lancefs.search.row_bits import RowBits
+from lancefs.search.found_rows import FoundRows
+from lancefs.search.row_bits import RowBits, RowIds
 from lancefs.search.text_query import LeafQuery, MatchQuery, PhraseQuery
 from lancefs.search.texts import TextDocuments
 from lancefs.table.open_version import OpenVersion
