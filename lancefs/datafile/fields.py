@@ -43,11 +43,13 @@ _BLOB_VERSION = b"lance-encoding:blob-version"
 _PACKED = (b"lance-encoding:packed", b"packed")
 _PRIMARY_KEY = b"lance-schema:unenforced-primary-key"
 _PRIMARY_KEY_POSITION = b"lance-schema:unenforced-primary-key:position"
+_MAX_DIGITS = 10  # of a position, which has 32 bits
 
 # What begins the names of metadata that would be an extension type, but are refused by Arrow.
 INVALID = b"lancefs:invalid:"
 # What Arrow, and the extension types of an application, raise over parameters that are invalid.
-_REFUSED = (pa.ArrowException, ValueError, TypeError, KeyError)
+# `OSError` over types that nest deeper than Arrow reads.
+_REFUSED = (pa.ArrowException, OSError, ValueError, TypeError, KeyError)
 
 # The type of blobs in a scan: descriptors, which give the position of the bytes.
 BLOB_V1_DESCRIPTOR = pa.struct([("position", pa.uint64()), ("size", pa.uint64())])
@@ -393,7 +395,7 @@ def _primary_key(message: schema_pb2.Field, metadata: Mapping[bytes, bytes]) -> 
         return message.unenforced_primary_key_position
     if metadata.get(_PRIMARY_KEY, b"").lower() in (b"true", b"1", b"yes"):
         position = metadata.get(_PRIMARY_KEY_POSITION, b"0")
-        return int(position) if position.isdigit() else 0
+        return int(position) if position.isdigit() and len(position) <= _MAX_DIGITS else 0
     return None
 
 

@@ -51,6 +51,9 @@ PLAIN: dict[str, pa.DataType] = {
     "duration:ns": pa.duration("ns"),
 }
 
+# Most lists of fixed size within each other: deeper than any table, shallow enough for recursion.
+_MAX_LISTS = 100
+_LIST_FAMILY, _DICTIONARY_FAMILY = "fixed_size_list", "dict"
 # Digits that 64 bits hold, in a type that pyarrow has had since 19.
 _DECIMAL64_DIGITS = 18
 _DECIMAL64 = getattr(pa, "decimal64", None)
@@ -151,6 +154,8 @@ def leaf_type(logical_type: str) -> pa.DataType:
             f"the type {logical_type!r} is not known to this release of lancefs; "
             "a later Lance introduced it"
         )
+    if logical_type.count(f"{_LIST_FAMILY}:") > _MAX_LISTS:
+        raise CorruptFile(f"lists of fixed size nest more than {_MAX_LISTS} deep")
     try:
         return parse(parameters)
     except CorruptFile:
@@ -217,16 +222,15 @@ def _timestamp(parameters: str) -> pa.DataType:
 
 def _dictionary(parameters: str) -> pa.DataType:
     value, index, ordered = parameters.rsplit(":", 2)
-    values = leaf_type(value)
-    if pa.types.is_nested(values) or pa.types.is_dictionary(values):
-        raise UnsupportedFeature(f"dictionaries of {values}, which Arrow does not encode")
-    return pa.dictionary(leaf_type(index), values, ordered == "true")
+    if value.partition(":")[0] in (_LIST_FAMILY, _DICTIONARY_FAMILY):
+        raise UnsupportedFeature(f"dictionaries of {value[:40]}, which Arrow does not encode")
+    return pa.dictionary(leaf_type(index), leaf_type(value), ordered == "true")
 
 
 _FAMILIES = {
-    "fixed_size_list": _fixed_size_list,
+    _LIST_FAMILY: _fixed_size_list,
     "fixed_size_binary": _fixed_size_binary,
     "decimal": _decimal,
     "timestamp": _timestamp,
-    "dict": _dictionary,
+    _DICTIONARY_FAMILY: _dictionary,
 }

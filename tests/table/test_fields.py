@@ -98,6 +98,7 @@ def test_an_unknown_type_is_refused_by_name_only_when_it_is_asked_for(logical: s
         "fixed_size_list:int32:٣",
         "dict:string:int8",
         "dict:string:string:false",
+        "fixed_size_list:" * 5000 + "int8" + ":1" * 5000,
     ],
 )
 def test_a_known_type_with_senseless_parameters_is_damage(logical: str) -> None:
@@ -292,6 +293,17 @@ def test_an_extension_type_that_cannot_be_made_is_its_storage_and_named_otherwis
     assert nested.type.field(1).type == pa.uuid()  # the others stay what they are
 
 
+def test_types_that_nest_deeper_than_arrow_reads_are_shown_as_their_storage() -> None:
+    lists = Field(MAX_DEPTH, "lists", "fixed_size_list:" * 90 + "int8" + ":1" * 90)
+    column = lists
+    for number in reversed(range(MAX_DEPTH - 1)):
+        column = Field(number, "s", "struct", children=(column,))
+    shown = column.to_arrow().type
+    while pa.types.is_struct(shown):
+        shown = shown.field(0).type
+    assert shown == lists.storage_type
+
+
 def test_a_type_that_the_application_registered_is_itself() -> None:
     class Point(pa.ExtensionType):
         def __init__(self) -> None:
@@ -328,9 +340,12 @@ def test_the_primary_key_is_read_from_the_field_or_from_its_metadata() -> None:
     ordered = message(2, "int8")
     ordered.metadata["lance-schema:unenforced-primary-key"] = b"1"
     ordered.metadata["lance-schema:unenforced-primary-key:position"] = b"1"
-    none = message(3, "int8")
-    fields = fields_from_proto([new, old, ordered, none])
-    assert [field.primary_key for field in fields] == [2, 0, 1, None]
+    long = message(3, "int8")  # Python itself refuses to read so many digits
+    long.metadata["lance-schema:unenforced-primary-key"] = b"true"
+    long.metadata["lance-schema:unenforced-primary-key:position"] = b"9" * 5000
+    none = message(4, "int8")
+    fields = fields_from_proto([new, old, ordered, long, none])
+    assert [field.primary_key for field in fields] == [2, 0, 1, 0, None]
 
 
 def test_what_legacy_files_need_is_kept() -> None:
@@ -358,7 +373,14 @@ def test_a_field_can_be_hashed_and_pickled() -> None:
     assert len({field, pickle.loads(pickle.dumps(field))}) == 1
 
 
-@pytest.mark.parametrize("values", ["fixed_size_list:float:2", "dict:string:int8:false"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        "fixed_size_list:float:2",
+        "dict:string:int8:false",
+        "dict:" * 5000 + "string" + ":int8:false" * 5000,
+    ],
+)
 def test_dictionaries_of_values_that_arrow_does_not_encode_are_not_supported(values: str) -> None:
     with pytest.raises(UnsupportedFeature, match=r"field 0 \(d\): dictionaries of "):
         Field(0, "d", f"dict:{values}:int8:false").to_arrow()
