@@ -86,14 +86,14 @@ class BTree:
         self._page_rows = lookup.number("batch_size", _PAGE_ROWS)
         minima, maxima, null_counts, numbers = lookup.read(["min", "max", "null_count", "page_idx"])
         self._num_pages = len(numbers)
-        self._null_counts = numbers_of(null_counts.cast(pa.int64()), null=0)
-        self._check_pages(numbers)
+        self._null_counts = lookup.counts("null_count", null_counts, missing=0)
+        self._check_pages(lookup.counts("page_idx", numbers))
         if minima.type != self.data_type or maxima.type != self.data_type:
             raise lookup.damage(f"bounds of type {minima.type}, values of {self.data_type}")
         self._low_keys = self._keys_of(minima)
         self._high_keys = self._keys_of(maxima)
-        self._check_bounds()
         self._unbounded = self._pages_without_minimum()
+        self._check_bounds()
         self._recent: BudgetCache[int, _Rows] = BudgetCache(_RECENT_BYTES)
 
     @property
@@ -319,12 +319,12 @@ class BTree:
 
     # What damage would leave rows out
 
-    def _check_pages(self, numbers: pa.Array) -> None:
+    def _check_pages(self, numbers: Ints) -> None:
         """Check that the pages are all of the data, each once and in order."""
         if not self._page_rows:
             raise self._lookup.damage("pages of 0 rows")
         pages = -(-self._data.num_rows // self._page_rows)
-        if not np.array_equal(numbers_of(numbers.cast(pa.int64()), null=0), np.arange(pages)):
+        if not np.array_equal(numbers, np.arange(pages)):
             raise self._lookup.damage(
                 f"the pages do not cover the {self._data.num_rows} rows of {self._data.url}"
             )
@@ -347,14 +347,21 @@ class BTree:
         """
         if not pa.types.is_floating(self.data_type):
             return np.empty(0, np.int64)
-        pages = np.arange(self._num_pages - len(self._low_keys))
+        return self._with_values(self._num_pages - len(self._low_keys))
+
+    def _with_values(self, count: int) -> Ints:
+        """Return which of so many pages, from the first on, do not hold missing values only."""
+        pages = np.arange(count)
         rows = np.minimum(self._page_rows, self._data.num_rows - pages * self._page_rows)
-        found: Ints = pages[self._null_counts[: len(pages)] < rows]
+        found: Ints = pages[self._null_counts[:count] < rows]
         return found
 
     def _check_bounds(self) -> None:
         """Check that no page ends before it begins, or after the next one begins."""
         # The first pages may have no bounds: they hold missing values.
+        without_maximum = self._with_values(self._num_pages - len(self._high_keys))
+        if not np.isin(without_maximum, self._unbounded).all():
+            raise self._lookup.damage("a page with values has no greatest one")
         count = min(len(self._low_keys), len(self._high_keys))
         lows, highs = (keys[len(keys) - count :] for keys in (self._low_keys, self._high_keys))
         if (lows > highs).any() or (highs[:-1] > lows[1:]).any():

@@ -9,10 +9,12 @@ import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.blocks import RowRange
-from lancefs.datafile.buffers import expanding
+from lancefs.datafile.buffers import Ints, expanding
 from lancefs.datafile.container import MAGIC, Container
 from lancefs.datafile.data_file import FieldReader, open_data_file
 from lancefs.datafile.fields import Field, fields_from_proto
@@ -23,6 +25,8 @@ from lancefs.storage import TAIL, ByteRange, Bytes, File, read_all, run
 
 # The end of a data file: two version numbers, and the magic.
 _VERSIONS = struct.Struct("<HH4s")
+# Nothing is counted of which there is as much.
+_MAX_COUNT = 2**48
 # Bytes of a remote file of which parts are read to count what they name.
 _SMALL_BYTES = 4 * 1024 * 1024
 
@@ -129,6 +133,25 @@ class IndexReader:
         fields = [self._field(name) for name in names]
         with expanding(self._max_memory, len(fields)):
             return run([(self.file, self._reader.read_all(fields, part)) for part in parts])
+
+    def counts(self, name: str, values: pa.Array, missing: int | None = None) -> Ints:
+        """Return the values of a column of whole numbers from 0 on.
+
+        Args:
+            name: Name of the column.
+            values: Its values.
+            missing: What stands for values that are missing; None where none may be.
+
+        Raises:
+            CorruptFile: The values are others.
+        """
+        is_whole = pa.types.is_integer(values.type)
+        if not is_whole or (values.null_count and missing is None):
+            raise self.damage(f"{name} is {values.type}; whole numbers were expected")
+        numbers = numbers_of(values, missing)
+        if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < _MAX_COUNT:
+            raise self.damage(f"{name} has numbers from {numbers.min()} to {numbers.max()}")
+        return numbers.astype(np.int64)
 
     def number(self, key: str, default: int) -> int:
         """Return a number from the metadata of the schema.

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import mask_of, numbers_of
+from lancefs.datafile.arrays import mask_of
 from lancefs.datafile.buffers import Ints, Mask, to_arrow_numbers
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest, KeyInterval
@@ -43,16 +43,16 @@ class ZoneMap(Zones):
             raise file.unsupported(f"a ZONEMAP index over values of type {self.data_type}")
         minima, maxima, nulls, *numbers = file.read(["min", "max", "null_count", *COLUMNS])
         super().__init__(file, *numbers)
-        if maxima.type != self.data_type or nulls.null_count:
-            raise file.damage("bounds of one type, and numbers in each zone, were expected")
-        counts = numbers_of(nulls)
+        if maxima.type != self.data_type:
+            raise file.damage("bounds of one type were expected")
+        counts = file.counts("null_count", nulls)
         self._has_null = counts > 0
         self._set_bounds(minima, maxima)
         # Zones with values and without bounds: of NaN only, or of types of which Lance has none.
         self._is_open |= ~self._known & (counts < self._lengths)
         if "nan_count" in file.names:
             (nans,) = file.read(["nan_count"])
-            self._is_open |= numbers_of(nans, null=1) > 0
+            self._is_open |= file.counts("nan_count", nans, missing=1) > 0
 
     @property
     def cost(self) -> int:

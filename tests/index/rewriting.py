@@ -17,11 +17,14 @@ def index_file(table: Path, index: str, name: str) -> Path:
     return table / "_indices" / segment.uuid / name
 
 
-def rewrite(file: Path, change: Callable[[pa.Table], pa.Table]) -> None:
-    """Write an index file anew, changed."""
+def rewrite(file: Path, change: Callable[[pa.Table], pa.Table], keeps_types: bool = True) -> None:
+    """Write an index file anew, changed; its columns keep their types, unless told otherwise."""
     reader = LanceFileReader(str(file))
     schema = reader.metadata().schema
-    changed = change(reader.read_all().to_table()).cast(schema)
+    changed = change(reader.read_all().to_table())
+    if keeps_types:
+        changed = changed.cast(schema)
+    schema = changed.schema.with_metadata(schema.metadata)
     file.unlink()
     with LanceFileWriter(str(file), schema, version="2.1") as writer:
         writer.write_batch(changed)

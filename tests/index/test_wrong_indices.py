@@ -254,6 +254,51 @@ def test_zones_that_cannot_be_are_not_used(
     assert says in warning
 
 
+@pytest.mark.parametrize(
+    "value",
+    ["x", 1.5, float("nan"), -1, 2**64 - 1, True, None, b"", [1], {"a": 1}],
+    ids=["text", "fraction", "NaN", "negative", "huge", "bool", "null", "bytes", "list", "struct"],
+)
+@pytest.mark.parametrize(
+    ("file", "column", "filters"),
+    [
+        ("page_lookup.lance", "null_count", ["id = 17"]),
+        ("page_lookup.lance", "page_idx", ["id = 17"]),
+        ("zonemap.lance", "null_count", ["level = 3", "level IS NULL"]),
+        ("zonemap.lance", "zone_start", ["level = 3"]),
+    ],
+)
+def test_counts_that_are_no_counts_make_a_scan(
+    table: Path,
+    file: str,
+    column: str,
+    filters: list[str],
+    value: object,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def changed(rows: pa.Table) -> pa.Table:
+        kind = pa.uint64() if value == 2**64 - 1 else None
+        values = pa.array([value] * len(rows), kind)
+        return rows.set_column(rows.schema.get_field_index(column), column, values)
+
+    index = "id_idx" if file == "page_lookup.lance" else "level_idx"
+    rewrite(index_file(table, index, file), changed, keeps_types=False)
+    (warning,) = checked(table, filters, caplog)
+    assert "is not used" in warning
+
+
+def test_a_page_with_values_that_has_no_greatest_one_makes_a_scan(
+    table: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def changed(rows: pa.Table) -> pa.Table:
+        greatest = [None, *rows["max"].to_pylist()[1:]]
+        return rows.set_column(1, "max", pa.array(greatest, rows.schema.field("max").type))
+
+    rewrite(index_file(table, "id_idx", "page_lookup.lance"), changed)
+    (warning,) = checked(table, ["id = 17", "id < 20"], caplog)
+    assert "has no greatest one" in warning
+
+
 def test_zones_narrow_a_scan_and_name_rows_that_do_not_pass(table: Path) -> None:
     dataset = lancefs.open(table)
     scanner = dataset.scanner(filter="level = 3")

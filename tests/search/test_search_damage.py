@@ -6,16 +6,23 @@ is an estimate. It never makes up a row or a distance.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import lance
 import numpy as np
+import pyarrow as pa
 import pytest
 from vector_tables import rows, write
 
 import lancefs
+from lancefs.errors import CorruptFile
+from lancefs.index.vectors.codes import matrix_of_lists
+from lancefs.index.vectors.stored import ScalarCodes
 from lancefs.lance_dataset import LanceDataset
 
 KINDS = {"IVF_FLAT": {}, "IVF_PQ": {"num_sub_vectors": 4}, "IVF_SQ": {}, "IVF_RQ": {}}
@@ -101,3 +108,22 @@ def test_a_file_of_other_bytes_is_not_used(
         assert search.explain().startswith("index v_idx cannot be used\nexact search")
     finally:
         file.write_bytes(sound)
+
+
+@pytest.mark.parametrize("end", [10**400, 1e300, float("inf"), float("nan"), "x", None, -1])
+def test_bounds_of_scalar_codes_that_no_vector_has_are_damage(end: object) -> None:
+    description = json.dumps({"num_bits": 8, "bounds": {"start": 0, "end": end}})
+    metadata = {"storage_metadata": json.dumps([description]).encode()}
+    file: Any = SimpleNamespace(metadata=metadata, damage=CorruptFile)
+    with pytest.raises(CorruptFile, match="bounds"):
+        ScalarCodes(file, "l2", 8)
+
+
+@pytest.mark.parametrize(("kind", "is_code"), [(pa.float32(), True), (pa.uint8(), False)])
+def test_numbers_are_not_taken_for_codes_nor_codes_for_numbers(
+    kind: pa.DataType, is_code: bool
+) -> None:
+    lists = pa.array([[1, 2]], pa.list_(kind, 2))
+    assert matrix_of_lists(lists, 2, not is_code).tolist() == [[1, 2]]
+    with pytest.raises(CorruptFile, match="lists of 2 numbers were expected"):
+        matrix_of_lists(lists, 2, is_code)

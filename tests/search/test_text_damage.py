@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from lance.file import LanceFileReader, LanceFileWriter
 from listed_indices import write_listed
+from support import rewrite_index_section
 from text_tables import ours, rows, write
 
 from lancefs import MatchQuery, PhraseQuery
@@ -116,3 +120,52 @@ def without(whole: Path, tmp_path: Path, name: str) -> str:
     shutil.copytree(whole, path)
     next(iter(path.glob(f"_indices/*/{name}"))).unlink()
     return str(path)
+
+
+STREAM, OFFSETS = "_compressed_position", "_position_block_offset"
+BLOCKS = pa.list_(pa.list_(pa.large_binary()))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {OFFSETS: pa.array([0])},
+        {OFFSETS: pa.array(["x"])},
+        {OFFSETS: pa.array([["x"]])},
+        {OFFSETS: pa.array([[-1]])},
+        {OFFSETS: pa.array([[None]], pa.list_(pa.uint32()))},
+        {STREAM: pa.array(["x"])},
+        {STREAM: None, OFFSETS: None, "_position": pa.array([7])},
+        {STREAM: None, OFFSETS: None, "_position": pa.array([[7]])},
+        {STREAM: None, OFFSETS: None, "_position": pa.array([[[7]]])},
+        {STREAM: None, OFFSETS: None, "_position": pa.array([[None]], BLOCKS)},
+        {STREAM: None, OFFSETS: None, "_position": pa.array([[[None]]], BLOCKS)},
+    ],
+    ids=str,
+)
+def test_where_positions_have_another_type_the_texts_are_read(
+    whole: Path,
+    tmp_path: Path,
+    columns: Mapping[str, pa.Array | None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    query = PhraseQuery("running house", "t")
+    expected = ours(str(whole), query)
+    path = tmp_path / "t.lance"
+    shutil.copytree(whole, path)
+    (file,) = path.glob("_indices/*/*invert.lance")
+    reader = LanceFileReader(str(file))
+    metadata, table = reader.metadata().schema.metadata, reader.read_all().to_table()
+    for name, values in columns.items():
+        if name in table.column_names:
+            table = table.drop_columns([name])
+        if values is not None:
+            all_alike = values.take(pa.array(np.zeros(len(table), np.int64)))
+            table = table.append_column(name, all_alike)
+    file.unlink()
+    with LanceFileWriter(str(file), table.schema.with_metadata(metadata)) as writer:
+        writer.write_batch(table)
+    rewrite_index_section(path, lambda section: section.indices[0].ClearField("files"))
+    found = ours(str(path), query)
+    assert sorted(found["id"].to_pylist()) == sorted(expected["id"].to_pylist())
+    assert "osition" in caplog.text

@@ -86,10 +86,11 @@ class PositionsReader:
         )
         if codec not in (_PACKED, _VARINTS):
             raise self._reader.unsupported(f"positions stored as {codec[:40]!r}")
-        if stream.null_count or not pa.types.is_large_binary(stream.type) or offsets.null_count:
-            raise CorruptFile("positions are missing")
+        is_list = pa.types.is_list(offsets.type) and not offsets.null_count
+        if stream.null_count or not pa.types.is_large_binary(stream.type) or not is_list:
+            raise CorruptFile(f"positions are {stream.type} with {offsets.type}, or missing")
         data = np.frombuffer(stream[0].as_buffer(), np.uint8)
-        ends = np.append(np.asarray(offsets.flatten()).astype(np.int64), len(data))
+        ends = np.append(self._reader.counts(_OFFSETS, offsets.flatten()), len(data))
         documents = len(starts) - 1
         if len(ends) - 1 != -(-documents // self._block_size) or (ends[1:] < ends[:-1]).any():
             raise CorruptFile(f"{len(ends) - 1} blocks of positions of {documents} documents")
@@ -99,7 +100,7 @@ class PositionsReader:
 
     def _lists(self, lists: pa.Array, frequencies: Numbers32) -> Array:
         """Return the differences of places that are stored document by document."""
-        documents = lists.flatten().to_pylist()
+        documents = _blocks_of(lists).to_pylist()
         if len(documents) != len(frequencies):
             raise CorruptFile(
                 f"positions of {len(documents)} documents; {len(frequencies)} expected"
@@ -158,6 +159,21 @@ def _packed(data: Array, starts: Ints, ends: Ints, counts: Ints) -> Array:
     found[is_rest] = _only_varints(data, at, ends, rests)
     found[~is_rest] = unpack_lanes(data, places, widths, _LANES).reshape(-1)
     return found
+
+
+def _blocks_of(lists: pa.Array) -> pa.ListArray:
+    """Return the blocks of each document, of a token's documents in a list."""
+    kind = lists.type
+    for _ in range(2):
+        if not pa.types.is_list(kind):
+            raise CorruptFile(f"positions are {lists.type}; lists of lists were expected")
+        kind = kind.value_type
+    documents = lists.flatten()
+    if not pa.types.is_large_binary(kind) or (
+        lists.null_count or documents.null_count or documents.flatten().null_count
+    ):
+        raise CorruptFile(f"positions are {lists.type}, or blocks of them are missing")
+    return documents
 
 
 def _document(blocks: list[bytes], count: int) -> Array:

@@ -45,18 +45,19 @@ class StoredVectors(Protocol):
         ...
 
 
-def matrix_of_lists(lists: pa.Array, length: int) -> Codes:
+def matrix_of_lists(lists: pa.Array, length: int, is_code: bool = True) -> Codes:
     """Return lists of one length as rows of a matrix.
 
     Args:
         lists: The lists.
         length: Items of each.
+        is_code: Whether items are bytes; else they are floats.
 
     Raises:
-        CorruptFile: Lists or items are missing, or there is another number of items.
+        CorruptFile: Lists or items are missing or others, or there is another number of items.
     """
     items = lists.type.value_type if pa.types.is_fixed_size_list(lists.type) else pa.null()
-    is_number = pa.types.is_floating(items) or pa.types.is_uint8(items)
+    is_number = pa.types.is_uint8(items) if is_code else pa.types.is_floating(items)
     if not is_number or lists.type.list_size != length or lists.null_count:
         raise CorruptFile(f"values of type {lists.type}; lists of {length} numbers were expected")
     values = lists.flatten()

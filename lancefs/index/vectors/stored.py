@@ -23,6 +23,9 @@ from lancefs.index.vectors.tensors import (
     whole_number,
 )
 
+# Bounds of vectors of floats of 32 bits.
+_LARGEST = float(np.finfo(np.float32).max)
+
 
 class WholeVectors:
     """Vectors as they are: kind FLAT.
@@ -42,7 +45,7 @@ class WholeVectors:
 
     def codes(self, columns: Sequence[pa.Array]) -> Codes:
         """Return the vectors."""
-        return matrix_of_lists(columns[0], self._dimension)
+        return matrix_of_lists(columns[0], self._dimension, self._metric == "hamming")
 
     def comparing(self, query: Vectors) -> Compare:
         """Return what compares a query with vectors."""
@@ -73,9 +76,9 @@ class ScalarCodes:
         bounds = metadata.get("bounds")
         try:
             lowest, highest = float(bounds["start"]), float(bounds["end"])  # type: ignore[index]
-        except (TypeError, LookupError, ValueError) as error:
+        except (TypeError, LookupError, ValueError, OverflowError) as error:
             raise file.damage("the bounds of the scalar codes are no numbers") from error
-        if not (np.isfinite([lowest, highest]).all() and lowest <= highest):
+        if not -_LARGEST <= lowest <= highest <= _LARGEST:
             raise file.damage(f"the bounds of the scalar codes are {lowest} and {highest}")
         self._metric = metric
         self._dimension = dimension
