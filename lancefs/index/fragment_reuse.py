@@ -203,4 +203,7 @@ def _group(version: int, message: table_pb2.FragmentReuseIndexDetails.Group) -> 
             raise CorruptFile(
                 f"a compaction names fragment {digest.fragment_id}, {digest.rows} rows"
             )
+    for digests in (old, new):
+        if len({one.fragment_id for one in digests}) != len(digests):
+            raise CorruptFile("a compaction names a fragment twice")
     return _Group(version, message.changed_row_addrs, old, new)

@@ -253,7 +253,10 @@ def _segment_length(message: rowids_pb2.U64Segment) -> int:
             return _range_length(message.range)
         case "range_with_holes":
             holed = message.range_with_holes
-            return _range_length(holed) - _array_length(holed.holes)
+            span, holes = _range_length(holed), _array_length(holed.holes)
+            if holes > span:
+                raise CorruptFile(f"a segment has {holes} holes in a range of {span} numbers")
+            return span - holes
         case "range_with_bitmap":
             return int(np.count_nonzero(_unpack_bitmap(message.range_with_bitmap)))
         case "sorted_array":

@@ -6,6 +6,7 @@ import logging
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import lance
@@ -17,9 +18,12 @@ from histories import OPERATIONS, SCHEMA, create
 from rewriting import index_file, rewrite
 
 import lancefs
+from lancefs.errors import CorruptFile
 from lancefs.index import segments
 from lancefs.index.btree import BTree
+from lancefs.index.fragment_reuse import FragmentReuse
 from lancefs.index.predicates import UnfitTest
+from lancefs.proto import table_pb2
 from lancefs.scan import index_use
 from lancefs.scan.settings import ScanSettings
 from lancefs.table import indices
@@ -297,6 +301,18 @@ def test_a_page_with_values_that_has_no_greatest_one_makes_a_scan(
     rewrite(index_file(table, "id_idx", "page_lookup.lance"), changed)
     (warning,) = checked(table, ["id = 17", "id < 20"], caplog)
     assert "has no greatest one" in warning
+
+
+@pytest.mark.parametrize("side", ["old_fragments", "new_fragments"])
+def test_a_compaction_that_names_a_fragment_twice_is_damage(side: str) -> None:
+    details = table_pb2.FragmentReuseIndexDetails
+    content = details.InlineContent()
+    group = content.legacy_versions.add(dataset_version=3).groups.add()
+    for _ in range(2):
+        getattr(group, side).add(id=7, physical_rows=5)
+    index: Any = SimpleNamespace(index_version=0, reuse=content)
+    with pytest.raises(CorruptFile, match="names a fragment twice"):
+        FragmentReuse([index])
 
 
 def test_zones_narrow_a_scan_and_name_rows_that_do_not_pass(table: Path) -> None:

@@ -124,6 +124,7 @@ def test_versions_are_repeated_for_the_rows_of_their_runs() -> None:
         (sequence(U64Segment(array=EncodedU64Array())), "unknown form"),
         (sequence(holed(0, 11, [11])), "holes outside"),
         (sequence(holed(0, 12, [3, 3])), "named twice"),
+        (sequence(holed(0, 0, [1, 2]), plain(0, 12)), "2 holes in a range of 0 numbers"),
         (sequence(listed([*range(9), 8], 2, is_sorted=True)), "said to be sorted"),
         (b"\xff", "does not decode"),
         (
@@ -163,6 +164,16 @@ def test_an_id_that_occurs_twice_in_a_segment_is_refused_when_ids_are_looked_up(
     decoded = decode_row_ids(sequence(listed([3, 1, 3], 2)), 3)
     with pytest.raises(CorruptFile, match="twice"):
         decoded.find(np.array([3], np.uint64))
+
+
+def test_versions_of_fewer_rows_than_none_are_refused() -> None:
+    runs = [
+        RowDatasetVersionRun(span=plain(0, 5), version=1),
+        RowDatasetVersionRun(span=holed(0, 0, [1, 2, 3]), version=2),
+        RowDatasetVersionRun(span=plain(5, 3), version=3),
+    ]
+    with pytest.raises(CorruptFile, match="3 holes in a range of 0 numbers"):
+        decode_versions(RowDatasetVersionSequence(runs=runs).SerializeToString(), 5)
 
 
 def test_versions_of_another_length_are_refused() -> None:
