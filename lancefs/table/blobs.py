@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from lancefs.datafile.arrays import bitmap, children_of, mask_of, numbers_of, with_children
 from lancefs.datafile.blocks import Array, Ints, Mask, offsets_of
+from lancefs.datafile.buffers import reserve
 from lancefs.datafile.fields import Field
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.storage import ByteRange, Bytes, File, read_all
@@ -160,15 +161,14 @@ def _locate(files: TableFiles, described: Described, array: pa.StructArray) -> _
     for sidecar_id, rows in _group_by(blob_id, in_sidecar):
         sidecar = _sidecar(files, described.data_file, sidecar_id)
         blobs.append(_file_blobs(sidecar, rows, position, size))
-    objects: dict[tuple[str, int], File] = {}
+    uris = array.field("blob_uri")
+    of_object: dict[tuple[str, int], list[int]] = {}
     for row in np.flatnonzero(valid & (kind == _EXTERNAL)).tolist():
-        key = (array.field("blob_uri")[row].as_py(), int(blob_id[row]))
-        if not key[0]:
+        of_object.setdefault((uris[row].as_py(), int(blob_id[row])), []).append(row)
+    for (uri, base_id), rows in of_object.items():
+        if not uri:
             raise CorruptFile("an external blob has no address")
-        if key not in objects:
-            objects[key] = files.external(key[0], key[1] or None)
-        span = _external_range(objects[key], int(position[row]), int(size[row]))
-        blobs.append(_FileBlobs(objects[key], np.array([row]), [span]))
+        blobs += _external_blobs(files.external(uri, base_id or None), rows, position, size)
     return _BlobColumn(blobs, valid)
 
 
@@ -210,7 +210,28 @@ def _file_blobs(file: File, rows: Ints, position: Array, size: Array) -> _FileBl
     # The size of a file may cost a request: it is compared only before a large read.
     if total > LARGEST_REQUEST and total > file.size:
         raise CorruptFile(f"blobs of {total} bytes in {file.url}, which has {file.size} bytes")
+    reserve(total, total)
     return _FileBlobs(file, rows, ranges)
+
+
+def _external_blobs(
+    file: File, rows: Sequence[int], position: Array, size: Array
+) -> list[_FileBlobs]:
+    """Return the blobs of rows in an object outside of the table, of which blobs may share bytes.
+
+    Args:
+        file: The object.
+        rows: The rows.
+        position: Position of the blob in the object, for all rows of the column.
+        size: Size of the blob in bytes, for all rows of the column; 0 for the rest of the object.
+    """
+    ranges = [_external_range(file, int(position[row]), int(size[row])) for row in rows]
+    total = sum(end - start for start, end in ranges)
+    # The size of the object may cost a request.
+    reserve(total, file.size if total > LARGEST_REQUEST else total)
+    return [
+        _FileBlobs(file, np.array([row]), [span]) for row, span in zip(rows, ranges, strict=True)
+    ]
 
 
 def _external_range(file: File, position: int, size: int) -> ByteRange:

@@ -16,7 +16,7 @@ from support import CorpusRef, copy_table, corpus_case, corpus_refs, local_store
 
 import lancefs
 from lancefs.datafile.fields import BLOB_V2_DESCRIPTOR, Field
-from lancefs.errors import CorruptFile, MissingFile, UnsupportedFeature
+from lancefs.errors import CorruptFile, MemoryLimitExceeded, MissingFile, UnsupportedFeature
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
 from lancefs.table.base_paths import BaseRules, TableFiles
@@ -176,6 +176,34 @@ def test_external_blobs_below_a_base_path_are_read(tmp_path: Path) -> None:
     assert got["b"].to_pylist() == [b"0123456789"]
     with pytest.raises(UnsupportedFeature, match="external_blobs"):
         lancefs.open(tmp_path / "t").to_table(blobs="bytes")
+
+
+def test_rows_that_share_an_external_blob_take_no_more_memory_than_allowed(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "videos").mkdir()
+    with (tmp_path / "videos" / "a.bin").open("wb") as file:
+        file.truncate(20_000_000)
+    address = (tmp_path / "videos" / "a.bin").as_uri()
+    table = pa.table([blob_array([Blob.from_uri(address)] * 64)], schema=pa.schema([V2]))
+    path = tmp_path / "t"
+    options = {"data_storage_version": "2.2", "allow_external_blob_outside_bases": True}
+    lance.write_dataset(table, path, **options)
+    rules = BaseRules(external_blobs=[str(tmp_path / "videos")])
+    version = lancefs.open(path, base_rules=rules).opened
+    (reader,) = version.readers
+    assert len(reader.read(version.fields, [(0, 2)], "bytes")[0]) == 2
+    with pytest.raises(MemoryLimitExceeded, match="20,000,000 bytes would expand to 1,280,000,000"):
+        reader.read(version.fields, [(0, 64)], "bytes")
+
+
+def test_blobs_count_as_memory_of_a_read(tmp_path: Path) -> None:
+    table = pa.table([blob_array([bytes(300_000)] * 4)], schema=pa.schema([V2]))
+    lance.write_dataset(table, tmp_path / "t", data_storage_version="2.2")
+    rows = lancefs.open(tmp_path / "t", max_memory=500_000).to_batches(blobs="bytes")
+    assert [batch["b"][0].as_py() for batch in rows] == [bytes(300_000)] * 4
+    with pytest.raises(MemoryLimitExceeded, match="pass a larger one"):
+        list(lancefs.open(tmp_path / "t", max_memory=200_000).to_batches(blobs="bytes"))
 
 
 def test_external_addresses_do_not_climb() -> None:
