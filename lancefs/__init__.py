@@ -79,7 +79,10 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise AttributeError(f"module 'lancefs' has no attribute {name!r}")
+        from lancefs.other_names import MODULE
+
+        meant = f": {MODULE[name]}" if name in MODULE else ""
+        raise AttributeError(f"module 'lancefs' has no attribute {name!r}{meant}")
     from importlib import import_module
 
     if name == "errors":

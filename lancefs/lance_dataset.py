@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Never, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs import other_names
 from lancefs.arguments import check_number
 from lancefs.arrow_dataset import pads
 from lancefs.arrow_guard import refusing_child
 from lancefs.datafile.fields import Blobs
 from lancefs.errors import ColumnNotFound
 from lancefs.forks import cached_property
+from lancefs.other_names import OtherNames
 from lancefs.scan.reading_methods import ReadingMethods
 from lancefs.scan.row_numbers import RowNumbers
 from lancefs.scan.scanner import (
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from lancefs.scan.shards import Shards
 
 
-class LanceDataset(ReadingMethods, SearchMethods, VersionMethods, pads.UnionDataset):  # type: ignore[misc]  # pyarrow: no types
+class LanceDataset(OtherNames, ReadingMethods, SearchMethods, VersionMethods, pads.UnionDataset):  # type: ignore[misc]  # pyarrow: no types
     """One version of a Lance table.
 
     It works wherever the methods of a `pyarrow.dataset.Dataset` are called, with projections and
@@ -55,6 +57,8 @@ class LanceDataset(ReadingMethods, SearchMethods, VersionMethods, pads.UnionData
         use_index: Whether filters may be looked up in the indices of the table.
     """
 
+    _MEANT = other_names.DATASET
+
     def __init__(
         self,
         version: OpenVersion,
@@ -62,6 +66,9 @@ class LanceDataset(ReadingMethods, SearchMethods, VersionMethods, pads.UnionData
         filters: Sequence[Filter] = (),
         use_index: bool = True,
     ) -> None:
+        given: object = version
+        if not isinstance(given, OpenVersion):
+            raise TypeError("LanceDataset is what lancefs.open(url) returns; call that")
         child = refusing_child()
         super().__init__(child.schema, [child])
         self._version = version
@@ -140,6 +147,11 @@ class LanceDataset(ReadingMethods, SearchMethods, VersionMethods, pads.UnionData
     def shape(self) -> tuple[int, int]:
         """The numbers of rows and of columns."""
         return len(self), len(self._columns)
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether the dataset has only those rows of the version that `filter` kept."""
+        return bool(self._filters)
 
     @property
     def opened(self) -> OpenVersion:
@@ -266,6 +278,7 @@ class LanceDataset(ReadingMethods, SearchMethods, VersionMethods, pads.UnionData
         self,
         columns: Columns | None = None,
         filter: Filter | None = None,
+        *,
         batch_size: int | None = None,
         limit: int | None = None,
         offset: int | None = None,
@@ -284,6 +297,7 @@ class LanceDataset(ReadingMethods, SearchMethods, VersionMethods, pads.UnionData
         use_threads: bool = True,
         cache_metadata: bool = True,
         memory_pool: Any = None,
+        **unknown: Never,
     ) -> LanceScanner:
         """Return a scanner for some columns and rows; nothing is read yet.
 
@@ -321,6 +335,7 @@ class LanceDataset(ReadingMethods, SearchMethods, VersionMethods, pads.UnionData
             use_threads: As above.
             cache_metadata: As above.
             memory_pool: As above.
+            **unknown: There are no others.
 
         Raises:
             ColumnNotFound: A column is not in the table.
@@ -328,6 +343,9 @@ class LanceDataset(ReadingMethods, SearchMethods, VersionMethods, pads.UnionData
             TypeError: An argument is of another type than described here.
             ValueError: A number is negative, or a fragment is not in the version.
         """
+        for name in unknown:
+            known = ("columns", "filter", *ScanOptions.__annotations__)
+            other_names.refuse_argument("LanceDataset.scanner", name, other_names.READING, known)
         return LanceScanner(
             self._version,
             self._columns,
@@ -460,6 +478,20 @@ class LanceDataset(ReadingMethods, SearchMethods, VersionMethods, pads.UnionData
         for fragment in self._version.manifest.fragments:
             yield LanceFragment(self, fragment)
 
+    def get_fragment(self, fragment_id: int) -> LanceFragment:
+        """Return one fragment as an object to read from.
+
+        Raises:
+            TypeError: `fragment_id` is no whole number.
+            ValueError: The version has no fragment of this id.
+        """
+        check_number("fragment_id", fragment_id)
+        fragments = self._version.manifest.fragments
+        position = fragments.positions.get(fragment_id)
+        if position is None:
+            raise ValueError(f"{self._version.name} has no fragment {fragment_id}")
+        return LanceFragment(self, fragments[position])
+
     def filter(self, expression: Filter) -> LanceDataset:
         """Return a dataset of those rows for which a filter is true; nothing is read yet.
 
@@ -497,7 +529,7 @@ class LanceDataset(ReadingMethods, SearchMethods, VersionMethods, pads.UnionData
         return pads.InMemoryDataset(self.to_table())
 
 
-class LanceFragment(ReadingMethods):
+class LanceFragment(OtherNames, ReadingMethods):
     """One fragment of a dataset; `LanceDataset.get_fragments` yields them.
 
     Args:
@@ -505,12 +537,14 @@ class LanceFragment(ReadingMethods):
         metadata: The metadata of the fragment in the manifest.
     """
 
+    _MEANT = other_names.FRAGMENT
+
     def __init__(self, dataset: LanceDataset, metadata: Fragment) -> None:
         self._dataset = dataset
         self.metadata = metadata
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _fragment, (self._dataset, self.fragment_id)
+        return LanceDataset.get_fragment, (self._dataset, self.fragment_id)
 
     def __repr__(self) -> str:
         return f"<LanceFragment {self.fragment_id} of {self._dataset!r}>"
@@ -557,12 +591,6 @@ class LanceFragment(ReadingMethods):
     def count_rows(self, filter: Filter | None = None, **options: Unpack[ScanOptions]) -> int:
         """Count the rows of the fragment that are not deleted, or those that a filter keeps."""
         return self.scanner(columns=[], filter=filter, **options).count_rows()
-
-
-def _fragment(dataset: LanceDataset, number: int) -> LanceFragment:
-    """Return the fragment of an id, to unpickle it."""
-    manifest = dataset.manifest
-    return LanceFragment(dataset, manifest.fragments[manifest.fragments.positions[number]])
 
 
 def _same_filter(one: Filter, other: Filter) -> bool:

@@ -6,8 +6,9 @@ import os
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Never
 
+from lancefs import other_names
 from lancefs.arguments import check_number
 from lancefs.errors import NotALanceTable, ReadFailed
 from lancefs.lance_dataset import LanceDataset
@@ -37,6 +38,7 @@ def open(
     max_memory: int | None = None,
     mmap: bool = True,
     filesystem: Any = None,
+    **unknown: Never,
 ) -> LanceDataset:
     """Open one version of a Lance table, the newest by default.
 
@@ -62,6 +64,7 @@ def open(
             while it is read, the operating system ends the process; without mapping, the read
             fails. The storage option `mmap` of a local path means the same.
         filesystem: The filesystem, of fsspec or pyarrow, in which `url` is a path.
+        **unknown: There are no others.
 
     Raises:
         NotALanceTable: There is no table at the path.
@@ -72,6 +75,8 @@ def open(
         UnsupportedFeature: The version needs a feature that this release does not read.
         ReadFailed: The store refused a request, or failed to answer it.
     """
+    for name in unknown:
+        other_names.refuse_argument("open", name, other_names.OPENING, open.__annotations__)
     path = os.fspath(url)
     given: object = storage_options
     if given is not None and not isinstance(given, Mapping):

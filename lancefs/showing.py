@@ -48,7 +48,11 @@ class Shown(Protocol):
     @property
     def manifest(self) -> Manifest: ...
     @property
+    def schema(self) -> pa.Schema: ...
+    @property
     def is_fresh(self) -> bool: ...
+    @property
+    def is_filtered(self) -> bool: ...
     def unmerged_generations(self) -> list[Generation]: ...
     def head(self, num_rows: int, columns: Sequence[str]) -> pa.Table: ...
 
@@ -57,7 +61,9 @@ def as_text(dataset: Shown) -> str:
     """Return one line with the address, version and size of a dataset."""
     manifest = dataset.manifest
     rows = "" if manifest.num_rows is None else f"{plural(manifest.num_rows, 'row')}, "
-    columns, fragments = len(manifest.fields), len(manifest.fragments)
+    if rows and dataset.is_filtered:  # how many pass, only a scan would tell
+        rows = f"{rows[:-2]} before filters, "
+    columns, fragments = len(dataset.schema.names), len(manifest.fragments)
     name = f"{mask_secrets(dataset.uri)}@{_version(dataset)}"
     sizes = f"{rows}{plural(columns, 'column')}, {plural(fragments, 'fragment')}"
     if dataset.is_fresh:

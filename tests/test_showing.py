@@ -22,6 +22,13 @@ def test_repr_says_where_which_version_and_how_large() -> None:
     assert text == f"<LanceDataset {ORDERS}@2: 1,188 rows, 7 columns, 1 fragment>"
 
 
+def test_repr_says_that_rows_are_filtered_and_counts_added_columns() -> None:
+    filtered = lancefs.open(ORDERS, version=2).filter("quantity > 3").with_row_metadata("_rowid")
+    sizes = "1,188 rows before filters, 8 columns, 1 fragment"
+    assert repr(filtered) == f"<LanceDataset {ORDERS}@2: {sizes}>"
+    assert sizes in filtered._repr_html_()
+
+
 def test_a_notebook_shows_the_schema_and_the_first_rows() -> None:
     page = lancefs.open(ORDERS, tag="prod")._repr_html_()
     assert f"<code>{ORDERS}@3</code>" in page

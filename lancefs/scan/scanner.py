@@ -17,6 +17,7 @@ from lancefs.datafile.decimals import decimal64_field
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.forks import cached_property
+from lancefs.other_names import SCANNER, OtherNames
 from lancefs.printable import plural, printable
 from lancefs.scan.execution import Scan
 from lancefs.scan.index_use import MAX_TESTED_ROWS, IndexUse
@@ -80,7 +81,7 @@ class ScanOptions(TypedDict, total=False):
     memory_pool: Any
 
 
-class LanceScanner:
+class LanceScanner(OtherNames):
     """Reads some columns and rows of a version; `LanceDataset.scanner` makes it.
 
     Args:
@@ -108,6 +109,8 @@ class LanceScanner:
         TypeError: An argument has another type than described here.
         ValueError: A number is negative, or a fragment is not in the version.
     """
+
+    _MEANT = SCANNER
 
     def __init__(
         self,
