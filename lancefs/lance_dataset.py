@@ -569,13 +569,34 @@ class LanceFragment(OtherNames, ReadingMethods):
         """An expression that is true for all rows: `true`, since nothing else is known."""
         return pc.scalar(True)
 
-    def scanner(
+    def scanner(  # type: ignore[override]  # mypy sees no columns by position in the union
         self,
-        columns: Columns | None = None,
+        schema: pa.Schema | Columns | None = None,
         filter: Filter | None = None,
+        *,
+        columns: Columns | None = None,
         **options: Unpack[ScanOptions],
     ) -> LanceScanner:
-        """Return a scanner for the fragment; arguments as for `LanceDataset.scanner`."""
+        """Return a scanner for the fragment.
+
+        Args:
+            schema: The columns; or the schema of the dataset, as engines pass it to fragments of
+                pyarrow (DataFusion): it says nothing new.
+            filter: As for `LanceDataset.scanner`.
+            columns: The columns, by name.
+            **options: As for `LanceDataset.scanner`.
+
+        Raises:
+            TypeError: Columns are given twice.
+            ValueError: The schema is another one.
+        """
+        if isinstance(schema, pa.Schema):
+            if not schema.equals(self.schema):
+                raise ValueError("fragments are read with the schema of their dataset only")
+        elif schema is not None:
+            if columns is not None:
+                raise TypeError("columns are given by position, and by name")
+            columns = schema
         options["fragments"] = [self.metadata]
         return self._dataset.scanner(columns=columns, filter=filter, **options)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import lance
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,6 +12,7 @@ import pyarrow.feather
 import pytest
 from comparison import assert_same_table
 
+import lancefs
 from lancefs.filesystem import LanceFileSystem
 
 
@@ -63,3 +66,18 @@ def test_a_pyarrow_filesystem(fs: LanceFileSystem) -> None:
         assert pa.ipc.open_file(file).num_record_batches == 2
     with wrapped.open_input_stream("latest.arrows") as file:
         assert pa.ipc.open_stream(file).read_next_batch().num_rows == 1600
+
+
+def test_fragments_take_the_schema_that_engines_pass_to_those_of_pyarrow(table: str) -> None:
+    """DataFusion calls it so."""
+    dataset = lancefs.open(table)
+    for fragment in dataset.get_fragments():
+        options: Any = {"columns": ["id"], "filter": pc.field("id") > 1, "batch_size": 7}
+        scanner = fragment.scanner(dataset.schema, **options)
+        assert scanner.projected_schema.names == ["id"]
+        assert pa.Table.from_batches(scanner.to_batches()) == fragment.to_table(**options)
+        assert fragment.scanner(["id"], "id > 1").to_table() == fragment.to_table(["id"], "id > 1")
+        with pytest.raises(ValueError, match="the schema of their dataset only"):
+            fragment.scanner(pa.schema([("id", pa.string())]))
+        with pytest.raises(TypeError, match="by position, and by name"):
+            fragment.scanner(["id"], columns=["id"])
