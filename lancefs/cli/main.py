@@ -120,7 +120,13 @@ def _hint(word: str) -> str:
     """Return what was probably meant by a word in place of a command."""
     if "/" in word or ".lance" in word:
         return f"it stands before the table, as in {_NAME} head {word}"
-    return f"{_NAME} --help lists them" if word == "help" else exits.nearest(word, COMMANDS)
+    if word == "help":
+        return f"{_NAME} --help lists them"
+    from lancefs.cli import meant
+
+    if word in meant.COMMANDS:
+        return f"did you mean {meant.COMMANDS[word]}?"
+    return exits.nearest(word, COMMANDS)
 
 
 @click.command(
@@ -214,6 +220,12 @@ def _usage_message(error: click.ClickException) -> str:
     ctx = getattr(error, "ctx", None)
     where = f"{ctx.info_name}: " if ctx is not None and ctx.parent is not None else ""
     message = error.format_message()
+    if isinstance(error, click.NoSuchOption) and ctx is not None:
+        from lancefs.cli import meant
+
+        known = [name for option in ctx.command.params for name in option.opts]
+        hint = meant.option(error.option_name, known)
+        message = f"{error.message} Did you mean {hint}?" if hint else message
     return where + message[:1].lower() + message[1:]
 
 

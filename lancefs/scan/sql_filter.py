@@ -66,6 +66,8 @@ _CONSTANTS = {"true": True, "false": False, "null": None}
 _RESERVED = {"and", "or", "not", "is", "in", "between", "like", "ilike", "escape"} | {*_CONSTANTS}
 # Words of SQL that begin what filters do not have.
 _UNSUPPORTED = {"case", "select", "exists", "interval", "any", "all", "some"}
+# Words that begin the parts of a query after the condition.
+_AFTER = {"group", "having", "limit", "offset", "order", "qualify"}
 _AN_OPERAND = "a column or a literal was expected"
 
 
@@ -126,6 +128,8 @@ class _Parser:
     def parse(self) -> pc.Expression:
         """Read the whole filter."""
         condition = self._parse(_OR)
+        if self._token.word in _AFTER:
+            raise self._refuse(f"a filter is a condition, without {self._token.text}")
         if self._token.kind != "end":
             raise self._refuse("'and', 'or' or the end was expected")
         return sql_operators.truth(condition).expression
@@ -358,6 +362,8 @@ class _Parser:
         try:
             return read_column(self._find(parts), token.start)
         except ColumnNotFound as error:
+            if token.word == "where" and token.start == self._tokens[0].start:
+                raise Refused("a filter is a condition, without where", token.start) from None
             if token.word in _UNSUPPORTED:
                 raise Refused(f"{token.text} is not supported in a filter", token.start) from None
             if self._text[token.start] != '"' and "did you mean" in str(error):

@@ -187,7 +187,8 @@ def test_sql_explains_what_duckdb_cannot_know_of_tables(
     assert "no such.lance: there is no such directory, or it is empty" in done.err
     assert "single quotes: FROM 'teas.lance'" in here("sql", "FROM teas.lance").err
     assert "single quotes: FROM 'orders.lance'" in here("sql", "FROM ./teas.lance").err
-    assert "quotes" not in here("sql", "FROM teas").err
+    assert "single quotes: FROM 'teas.lance'" in here("sql", "FROM teas").err
+    assert "quotes" not in here("sql", "FROM coffees").err
     assert "quotes" not in here("sql", "SELEC 1 FROM 'teas.lance'").err
     assert "did you mean teas.lance?" in here("sql", "FROM 'tea.lance'").err
     (tmp_path / "a.parquet").write_bytes(b"PAR1")

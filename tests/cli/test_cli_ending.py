@@ -23,6 +23,11 @@ from support import ORDERS
 
 WRONG = {
     "a command": (["hed", ORDERS], "there is no command 'hed': did you mean head?"),
+    "a command of others": (["versions", ORDERS], "no command 'versions': did you mean log?"),
+    "an option of others": (["head", ORDERS, "--json"], "'--json'. Did you mean --format json?"),
+    "rows as an option": (["head", "-5", ORDERS], "no such option '-5'. Did you mean -n?"),
+    "a version as an option": (["log", ORDERS, "--version", "2"], "Did you mean t.lance@REF?"),
+    "a query for a predicate": (["head", ORDERS, "-w", "where price > 3"], "without where, at"),
     "an option": (["head", ORDERS, "--formt", "csv"], "Did you mean '--format'?"),
     "a format": (["head", ORDERS, "-f", "jsn"], "did you mean json or ndjson?"),
     "a path": (["head", f"{ORDERS[:-1]}"], "did you mean orders.lance?"),
@@ -61,6 +66,13 @@ def test_wrong_input_gets_one_line_with_what_would_be_right(what: str, here: Her
     assert done.err.startswith("lancefs: ")
     assert expected in done.err
     assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("option", ["--select", "--json", "-5"])
+def test_no_option_is_suggested_that_a_command_has_not(option: str, here: Here) -> None:
+    done = here("count", ORDERS, option)
+    assert done.code == 2
+    assert not any(name in done.err for name in ("--columns", "--format", "Did you mean -n"))
 
 
 def test_a_process_ends_with_the_code_and_the_line() -> None:

@@ -139,7 +139,11 @@ def _run(connection: Any, query: str, form: str, explain: bool) -> None:
 def _explained(message: str, query: str) -> str:
     """Say what DuckDB cannot know about a table that it does not find."""
     found = re.search(r"Table with name \"?(.+?)\"? does not exist", message)
-    if found is None or not (".lance" in found[1] or os.path.exists(found[1])):
+    if found is None:
+        return message
+    if os.path.exists(f"{found[1]}.lance"):
+        return f"{message}\nA path stands in single quotes: FROM '{found[1]}.lance'"
+    if not (".lance" in found[1] or os.path.exists(found[1])):
         return message
     if f"'{found[1]}'" in query:
         return _why_not(found[1])
