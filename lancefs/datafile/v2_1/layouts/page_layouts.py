@@ -57,10 +57,10 @@ def _open(page: Page, layout: MiniBlock | Opener) -> PageReader:
 def _layout(encoding: PageEncoding) -> MiniBlock | Opener:
     """Parse a description, importing rare layouts only where a page has one."""
     if encoding.type_name == _PLANAR:
-        from lancefs.datafile.v2_1.layouts.planar_page import open_planar
+        from lancefs.datafile.v2_1.layouts.planar_page import planar_layout
         from lancefs.proto.encodings_v2_3_pb2 import PlanarLayout
 
-        return partial(open_planar, layout=_parse(encoding, PlanarLayout()))
+        return planar_layout(_parse(encoding, PlanarLayout()))
     return _page_layout(parse_layout(encoding))
 
 

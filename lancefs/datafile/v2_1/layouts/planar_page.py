@@ -6,11 +6,13 @@ written by Lance 14, see protos/encodings_v2_3.proto.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from lancefs.datafile.container import Page
 from lancefs.datafile.v2_1.layouts.constant_page import ConstantPage
-from lancefs.datafile.v2_1.layouts.fullzip_page import FullZipPage
+from lancefs.datafile.v2_1.layouts.fullzip_page import FullZip
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
-from lancefs.datafile.v2_1.layouts.miniblock_page import MiniBlockPage
 from lancefs.datafile.v2_1.layouts.page_reader import PageReader
 from lancefs.datafile.v2_1.layouts.sparse_structure import SparsePage
 from lancefs.datafile.v2_1.layouts.sparse_values import (
@@ -27,25 +29,29 @@ from lancefs.proto import encodings_v2_1_pb2 as pb21
 from lancefs.proto.encodings_v2_3_pb2 import PlanarLayout, ValuePlane
 
 
-def open_planar(page: Page, layout: PlanarLayout) -> PageReader:
-    """Return the reader of a planar page.
+def planar_layout(layout: PlanarLayout) -> MiniBlock | Callable[[Page], PageReader]:
+    """Parse the description of a planar page; see `page_layouts.layout_of`.
 
     Raises:
+        CorruptFile: The description contradicts itself.
         UnsupportedFeature: A plane is of a kind that is not known.
     """
     if layout.structure.WhichOneof("codec") == "sparse":
-        values = _slot_values(page, layout.values)
-        return SparsePage(page, layout.structure.sparse, values)
+        return partial(_open_sparse, layout=layout)
     if layout.structure.WhichOneof("codec") == "dense":
         match layout.values.WhichOneof("codec"):
             case "chunked":
-                return MiniBlockPage(page, MiniBlock(_mini_block(layout)))
+                return MiniBlock(_mini_block(layout))
             case "zipped":
-                return FullZipPage(page, _full_zip(layout))
+                return FullZip(_full_zip(layout))
             case "constant" | "no_values":
-                return ConstantPage(page, _constant(layout))
+                return partial(ConstantPage, layout=_constant(layout))
     planes = (layout.structure.WhichOneof("codec"), layout.values.WhichOneof("codec"))
     raise UnsupportedFeature(f"a page of {planes[0]} structure and {planes[1]} values")
+
+
+def _open_sparse(page: Page, layout: PlanarLayout) -> PageReader:
+    return SparsePage(page, layout.structure.sparse, _slot_values(page, layout.values))
 
 
 def _slot_values(page: Page, values: ValuePlane) -> SlotValues:
