@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.datafile.arrays import numbers_of, to_arrow, valid_slots
+from lancefs.datafile.arrays import mask_of, numbers_of, to_arrow, valid_slots
 from lancefs.datafile.blocks import FixedWidth
-from lancefs.datafile.buffers import Mask, number_dtype
+from lancefs.datafile.buffers import Ints, Mask, number_dtype, to_arrow_numbers
 from lancefs.datafile.constants import scalar_of
 from lancefs.forks import Lock
 from lancefs.scan.half_floats import widen_type
@@ -97,15 +97,30 @@ def _call(
 def _array_has(context: Any, lists: _Values, value: _Values) -> pa.Array:
     if isinstance(lists, pa.Scalar):
         lists = pa.repeat(lists, context.batch_length)
-    parents = pc.list_parent_indices(lists)
-    items = pc.list_flatten(lists).cast(value.type)
-    wanted = value if isinstance(value, pa.Scalar) else value.take(parents)
+    bounds = _item_bounds(lists)
+    items = lists.flatten().cast(value.type)
+    if isinstance(value, pa.Scalar):
+        wanted = value
+    else:
+        parents = np.repeat(np.arange(len(lists)), np.diff(bounds))
+        wanted = value.take(to_arrow_numbers(parents))
     equal = pc.equal(items, wanted)
     if pa.types.is_floating(value.type):
         equal = pc.or_kleene(equal, pc.and_kleene(pc.is_nan(items), pc.is_nan(wanted)))
+    hits = np.flatnonzero(mask_of(pc.fill_null(equal, scalar_of(False, pa.bool_()))))
     has = np.zeros(len(lists), np.bool_)
-    has[numbers_of(parents.filter(pc.fill_null(equal, scalar_of(False, pa.bool_()))))] = True
+    has[np.searchsorted(bounds, hits, side="right") - 1] = True
     return to_arrow(FixedWidth(1, has), pa.bool_(), _valid(lists, value, len(lists)))
+
+
+def _item_bounds(lists: pa.Array) -> Ints:
+    """Return where the items of each list begin among those of all, and where the last ones end."""
+    if pa.types.is_fixed_size_list(lists.type) or lists.null_count:
+        lengths = pc.fill_null(pc.list_value_length(lists), scalar_of(0, pa.int64()))
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(numbers_of(lengths))])
+    offsets = numbers_of(lists.offsets)
+    bounds: Ints = offsets - offsets[0]
+    return bounds
 
 
 def _remainder(context: Any, left: _Values, right: _Values) -> pa.Array:
