@@ -377,3 +377,20 @@ def test_a_filter_of_several_columns_at_once_takes_no_items() -> None:
 def test_a_filter_that_does_not_fit_is_arrows_error() -> None:
     with pytest.raises(pa.ArrowInvalid):
         Condition(pc.field("missing") > 1).evaluate(MONEY)
+
+
+@pytest.mark.parametrize(
+    "wanted", [[], [""], ["t1", "t1", "", "none"], [f"t{i}" for i in range(40)]]
+)
+def test_texts_of_many_rows_that_are_among_others_are_those_that_arrow_finds(
+    wanted: list[str],
+) -> None:
+    texts = [f"{'long beginning ' * (i % 2)}t{i % 50}" if i % 7 else None for i in range(2000)]
+    column = pa.array([*texts, "", "t1"])[3:]
+    values = pa.array(wanted, pa.string())
+    member = pc.field("t").isin(values)
+    batch = pa.record_batch({"t": column})
+    assert Condition(member).evaluate(batch).tolist() == _expected(member, batch)
+    unknown = pc.if_else(pc.field("t").is_valid(), member, pa.scalar(None, pa.bool_()))
+    for filter in (unknown, ~unknown, ~member):
+        assert Condition(filter).evaluate(batch).tolist() == _expected(filter, batch)

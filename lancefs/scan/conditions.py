@@ -15,11 +15,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.datafile.arrays import indices_of, mask_of, stored_values, valid_slots, value_type
+from lancefs.datafile.arrays import (
+    indices_of,
+    mask_of,
+    stored_values,
+    strings_of,
+    valid_slots,
+    value_type,
+)
 from lancefs.datafile.buffers import Mask, to_arrow_numbers
 from lancefs.datafile.constants import scalar_of
 from lancefs.datafile.fields import Field
-from lancefs.datafile.kernels import between, holds, slots_of, take, within
+from lancefs.datafile.kernels import among, between, holds, slots_of, take, within
 from lancefs.errors import InvalidFilter
 from lancefs.forks import cached_property
 from lancefs.scan import expressions
@@ -50,6 +57,8 @@ _SHOWN = 100
 # next test, if these rows are at most such a share.
 _MIN_ROWS = 4096
 _MAX_LEFT = 1 / 8
+# Texts of which a kernel, and not Arrow, tells which are among others: it has a call's overhead.
+_MIN_AMONG = 256
 # Functions that are true only of texts that hold their pattern.
 _HOLDING = ("match_substring", "starts_with", "ends_with")
 # The letters beyond ASCII that are letters of ASCII in lower case.
@@ -335,7 +344,7 @@ def _compare(array: pa.Array, test: SingleCondition) -> Mask:
     if isinstance(test, TextPart):
         return _hold(array, test.text.encode())
     if isinstance(test, Membership):
-        return mask_of(pc.is_in(array, value_set=test.values))
+        return _among(array, test.values)
     if isinstance(test, TextMatch):
         if test.in_lower_case and test.function in _HOLDING and test.pattern.isascii():
             return _match_in_lower_case(array, test)
@@ -377,6 +386,16 @@ def _hold(array: pa.StringArray, part: bytes, any_case: bool = False) -> Mask:
     _, offsets, data = array.buffers()
     places = np.frombuffer(offsets, np.int32, len(array) + 1, array.offset * 4)
     mask = holds(places, np.frombuffer(data or b"", np.uint8), part, any_case)
+    valid = valid_slots(array)
+    return mask if valid is None else mask & valid
+
+
+def _among(array: pa.Array, values: pa.Array) -> Mask:
+    """Return a mask of the values that are one of some others, none of which is missing."""
+    is_long = pa.types.is_string(array.type) and len(array) >= _MIN_AMONG
+    if not is_long or not len(values):
+        return mask_of(pc.is_in(array, value_set=values))
+    mask = among(*strings_of(array), *strings_of(values))
     valid = valid_slots(array)
     return mask if valid is None else mask & valid
 

@@ -46,6 +46,7 @@ from lancefs.datafile.kernels import (
     lookup,
     lz4,
     manifests,
+    membership,
     parts,
     phrases,
     plain,
@@ -433,6 +434,20 @@ def texts_and_parts(draw: st.DrawFn) -> Arguments:
 
 
 @st.composite
+def texts_and_keys(draw: st.DrawFn) -> Arguments:
+    """Texts of any bytes, and keys among which some of them are."""
+    letters = st.binary(max_size=20) | st.binary(max_size=2).map(lambda end: b"\xe9" * 16 + end)
+    held = draw(st.lists(letters, min_size=1, max_size=12))
+    offsets = np.cumsum([0, *map(len, held)], dtype=np.int32)
+    if not draw(st.integers(0, 4)):
+        offsets[draw(st.integers(0, len(held)))] += draw(st.integers(-3, 3))
+    data = odd_place(draw, np.frombuffer(b"".join(held), np.uint8))
+    keys = draw(st.lists(letters | st.sampled_from(held), max_size=9))
+    ends = np.cumsum([0, *map(len, keys)]).astype(draw(st.sampled_from([np.int32, np.int64])))
+    return offsets, data, ends, np.frombuffer(b"".join(keys), np.uint8)
+
+
+@st.composite
 def texts_of_zones(draw: st.DrawFn) -> Arguments:
     """Texts of any bytes, of which many have the same beginning."""
     letters = st.binary(max_size=9) | st.binary(max_size=4).map(lambda end: b"\xe9" * 30 + end)
@@ -654,6 +669,7 @@ PAIRS = {
     "expand": (runs.expand, some_runs()),
     "join_streams": (streams.join_streams, split_streams()),
     "holds": (parts.holds, texts_and_parts()),
+    "among": (membership.among, texts_and_keys()),
     "text_bounds": (bounds.text_bounds, texts_of_zones()),
     "is_utf8": (utf8.is_utf8, texts()),
     "find_fragments": (manifests.find_fragments, manifest_messages()),

@@ -1,0 +1,67 @@
+/* Strings that are one of some texts. */
+#include "kernels.h"
+
+static inline uint64_t mixed(uint64_t hash, uint64_t word) {
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
+    return hash ^ (hash >> 29);
+}
+
+/* Return a number that is the same for the same bytes. */
+static inline uint64_t hash_of(const uint8_t *text, int64_t size) {
+    uint64_t hash = (uint64_t)size, word = 0;
+    if (size >= 8) {
+        for (int64_t i = 0; i + 8 < size; i += 8)
+            hash = mixed(hash, load(text + i, 8));
+        word = load(text + size - 8, 8);
+    } else if (size >= 4) {
+        word = load(text, 4) | load(text + size - 4, 4) << 32;
+    } else if (size > 0) {
+        word = text[0] | (uint64_t)text[size / 2] << 8 | (uint64_t)text[size - 1] << 16;
+    }
+    hash = mixed(hash, word);
+    return mixed(hash, hash >> 32);
+}
+
+/* Set `found` for the strings that are one of some keys. `offsets` has `count` + 1 numbers,
+ * `key_offsets` `keys` + 1.
+ *
+ * `bits` has a bit for each number of `bits_mask` + 1, a power of two: most strings meet none that
+ * is set. `slots` has `slots_mask` + 1 places, a power of two and more than there are keys, in which
+ * the numbers of the keys are put, from 1 on. Both come filled with zeros. */
+KERNEL(among, const int32_t *offsets, int64_t count, const uint8_t *data, int64_t size,
+       const int64_t *key_offsets, int64_t keys, const uint8_t *key_data, uint8_t *bits,
+       int64_t bits_mask, int32_t *slots, int64_t slots_mask, uint8_t *found) {
+    for (int64_t key = 0; key < keys; key++) {
+        const uint8_t *text = key_data + key_offsets[key];
+        const uint64_t hash = hash_of(text, key_offsets[key + 1] - key_offsets[key]);
+        const int64_t bit = (int64_t)(hash >> 32) & bits_mask;
+        bits[bit >> 3] |= (uint8_t)(1 << (bit & 7));
+        int64_t slot = (int64_t)hash & slots_mask;
+        while (slots[slot])
+            slot = (slot + 1) & slots_mask;
+        slots[slot] = (int32_t)(key + 1);
+    }
+    int64_t start = offsets[0];
+    if (start < 0)
+        return DAMAGED;
+    for (int64_t row = 0; row < count; row++) {
+        const int64_t end = offsets[row + 1], length = end - start;
+        if (length < 0 || end > size)
+            return DAMAGED;
+        const uint8_t *text = data + start;
+        const uint64_t hash = hash_of(text, length);
+        start = end;
+        const int64_t bit = (int64_t)(hash >> 32) & bits_mask;
+        if (!(bits[bit >> 3] >> (bit & 7) & 1))
+            continue;
+        for (int64_t slot = (int64_t)hash & slots_mask; slots[slot]; slot = (slot + 1) & slots_mask) {
+            const int64_t first = key_offsets[slots[slot] - 1];
+            if (key_offsets[slots[slot]] - first == length &&
+                memcmp(key_data + first, text, (size_t)length) == 0) {
+                found[row] = 1;
+                break;
+            }
+        }
+    }
+    return 0;
+}
