@@ -38,8 +38,8 @@ _MAX_PAGES_AT_ONCE = 256
 _GAP = 16
 # Pages of a span, on average, from which on it is quicker to read each span by itself.
 _LONG_SPAN = 16
-# Bytes of single pages that are kept: rows are often looked up one by one.
-_RECENT_BYTES = 4 * 1024 * 1024
+# Bytes of single pages that a process keeps: the same rows are often looked up again.
+_RECENT_BYTES = 32 * 1024 * 1024
 # Memory of the two open files, about.
 _READER_BYTES = 16 * 1024
 
@@ -61,6 +61,10 @@ class _Rows(NamedTuple):
 def _cost(rows: _Rows) -> int:
     """Return the memory that rows take, about."""
     return int(rows.values.nbytes + rows.ids.nbytes)
+
+
+# By the segment and the number of the page. What is kept of a segment that was closed goes first.
+_RECENT: BudgetCache[tuple[object, int], _Rows] = BudgetCache(_RECENT_BYTES)
 
 
 class BTree:
@@ -94,14 +98,13 @@ class BTree:
         self._high_keys = self._keys_of(maxima)
         self._unbounded = self._pages_without_minimum()
         self._check_bounds()
-        self._recent: BudgetCache[int, _Rows] = BudgetCache(_RECENT_BYTES)
+        self._key = object()  # of its pages in _RECENT
 
     @property
     def cost(self) -> int:
         """Memory in bytes, about."""
         keys = sum(map(_memory, (self._low_keys, self._high_keys)))
-        recent = min(_RECENT_BYTES, self._data.file.size)
-        return int(self._null_counts.nbytes + keys + recent + _READER_BYTES)
+        return int(self._null_counts.nbytes + keys + _READER_BYTES)
 
     @property
     def entries(self) -> int:
@@ -243,11 +246,7 @@ class BTree:
 
     def _find_in(self, spans: list[Ints], test: ColumnTest) -> Addresses:
         """Return the numbers of the rows that pass in some pages."""
-        if len(spans) == len(spans[0]) == 1:
-            number = int(spans[0][0])
-            values, ids, keys = self._recent.get(number, lambda: self._read(spans), _cost)
-        else:
-            values, ids, keys = self._read(spans)
+        values, ids, keys = self._rows_in(spans)
         likely = self._within_intervals(values, keys, test)
         if likely is None:
             numbers: Addresses = ids[test.passes(values)]
@@ -258,6 +257,64 @@ class BTree:
         passed = test.passes(values.take(to_arrow_numbers(likely)))
         found: Addresses = ids[likely[passed]]
         return found
+
+    def _rows_in(self, spans: list[Ints]) -> _Rows:
+        """Return the rows of some pages, which are kept where they are not those of long spans.
+
+        Raises:
+            CorruptFile: The pages are damaged.
+        """
+        if len(spans) * _LONG_SPAN < sum(map(len, spans)):
+            return self._read(spans)
+        numbers = np.concatenate(spans).tolist()
+        kept = {number: _RECENT.peek((self._key, number)) for number in numbers}
+        known = [number for number, rows in kept.items() if rows is not None]
+        missing = [np.setdiff1d(span, known, assume_unique=True) for span in spans]
+        missing = [span for span in missing if len(span)]
+        if missing:
+            read = self._read(missing)
+            kept.update(self._keep(np.concatenate(missing).tolist(), read))
+            if not known:
+                return read
+        return self._joined([rows for rows in kept.values() if rows is not None])
+
+    def _keep(self, pages: list[int], rows: _Rows) -> dict[int, _Rows]:
+        """Keep the rows of pages, and return those of each.
+
+        Args:
+            pages: The pages.
+            rows: Their rows.
+        """
+        found: dict[int, _Rows] = {}
+        done = 0
+        for number in pages:
+            first, last = self._rows_of(number, number + 1)
+            own = slice(done, done + last - first)
+            done = own.stop
+            values, ids = rows.values[own], rows.ids[own]
+            if len(pages) > 1:  # in memory of its own
+                values, ids = pa.concat_arrays([values]), ids.copy()
+            found[number] = self._with_keys(values, ids)
+            _RECENT.put((self._key, number), found[number], _cost(found[number]))
+        return found
+
+    def _joined(self, pages: list[_Rows]) -> _Rows:
+        """Return the rows of pages, in order."""
+        if len(pages) == 1:
+            return pages[0]
+        values = join_arrays([rows.values for rows in pages], self.data_type)
+        return self._with_keys(values, np.concatenate([rows.ids for rows in pages]))
+
+    def _with_keys(self, values: pa.Array, ids: Addresses) -> _Rows:
+        """Return rows with the sort keys of their values, where these are made quickly.
+
+        Args:
+            values: Values, missing ones first.
+            ids: Their row numbers.
+        """
+        known = values.slice(values.null_count)
+        is_slow = is_boxed(self.data_type) or known.null_count
+        return _Rows(values, ids, None if is_slow else sort_keys(known))
 
     def _read(self, spans: list[Ints]) -> _Rows:
         """Return the rows of some pages, checked.
@@ -275,10 +332,9 @@ class BTree:
             all_values, all_ids = all_values.take(wanted), all_ids.take(wanted)
         if all_ids.null_count or not pa.types.is_uint64(all_ids.type):
             raise self._data.damage("row numbers without nulls, of type uint64, were expected")
-        known = all_values.slice(all_values.null_count)
-        keys = None if is_boxed(self.data_type) or known.null_count else sort_keys(known)
-        self._check_order(np.concatenate(spans), all_values, keys)
-        return _Rows(all_values, numbers_of(all_ids), keys)
+        found = self._with_keys(all_values, numbers_of(all_ids))
+        self._check_order(np.concatenate(spans), all_values, found.keys)
+        return found
 
     def _positions(self, spans: list[Ints]) -> Ints:
         """Return where the rows of pages are among those of whole spans."""

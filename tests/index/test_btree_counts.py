@@ -15,14 +15,16 @@ import pyarrow.compute as pc
 import pytest
 
 import lancefs
+from lancefs.index import btree
 from lancefs.index.btree import BTree
+from lancefs.storage.budget_cache import BudgetCache
 
 ROWS = 40_000
 
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of the pages that are read."""
+    """The numbers of the pages that are read, of which none are kept from other tests."""
     pages: list[int] = []
     original = BTree._read
 
@@ -31,6 +33,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return original(self, spans)
 
     monkeypatch.setattr(BTree, "_read", spy)
+    monkeypatch.setattr(btree, "_RECENT", BudgetCache(btree._RECENT_BYTES))
     return pages
 
 
@@ -114,6 +117,29 @@ def test_only_pages_at_the_ends_are_read(path: str, read: list[int]) -> None:
     read.clear()
     assert dataset.count_rows("few = 1") > 13_000  # pages of one value, and those at its ends
     assert len(read) <= 5
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("n in (5, 9000, 9001, 33000)", "n in (9002, 20000, 33001)"),
+        (
+            pc.field("s").isin([f"é{one:06}\0" for one in (4, 9001, 33001)]),
+            pc.field("s").isin([f"é{one:06}\0" for one in (9002, 20001, 33002)]),
+        ),
+        ("x in (-896, 100, 3100)", "x in (-895, 102, 3101)"),
+    ],
+)
+def test_pages_are_read_once_for_several_lists_of_values(
+    first: str | pc.Expression, second: str | pc.Expression, path: str, read: list[int]
+) -> None:
+    dataset = lancefs.open(path)
+    for filter in (first, second, first, second):
+        expected = dataset.to_table(["id"], filter=filter, use_index=False)
+        assert expected.num_rows > 1
+        assert dataset.to_table(["id"], filter=filter).equals(expected)
+    assert read
+    assert len(read) == len(set(read))
 
 
 def test_rows_that_changed_since_are_not_counted_by_whole_pages(path: str, tmp_path: Path) -> None:
