@@ -165,10 +165,10 @@ def _locate(files: TableFiles, described: Described, array: pa.StructArray) -> _
     of_object: dict[tuple[str, int], list[int]] = {}
     for row in np.flatnonzero(valid & (kind == _EXTERNAL)).tolist():
         of_object.setdefault((uris[row].as_py(), int(blob_id[row])), []).append(row)
-    for (uri, base_id), rows in of_object.items():
+    for (uri, base_id), same in of_object.items():
         if not uri:
             raise CorruptFile("an external blob has no address")
-        blobs += _external_blobs(files.external(uri, base_id or None), rows, position, size)
+        blobs += _external_blobs(files.external(uri, base_id or None), same, position, size)
     return _BlobColumn(blobs, valid)
 
 
