@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from lancefs.datafile.buffers import Ints
@@ -21,13 +21,17 @@ from lancefs.table.indices import INDICES
 _BUDGET = 64 * 1024 * 1024
 
 
-class OpenSegment(Protocol):
-    """A segment that answers tests of its column."""
+class HasCost(Protocol):
+    """What is kept within a budget."""
 
     @property
     def cost(self) -> int:
         """Memory in bytes, about."""
         ...
+
+
+class OpenSegment(HasCost, Protocol):
+    """A segment that answers tests of its column."""
 
     def is_exact_for(self, test: ColumnTest) -> bool:
         """Whether all rows that it finds for a test pass; otherwise they may pass."""
@@ -80,18 +84,16 @@ def open_segment(kind: str, segment: IndexSegment, files: TableFiles, rows: int)
         with holding_tails(found):
             return make([IndexReader(file, files.max_memory) for file in found], rows), found
 
-    return _OPENED.get(key, opened, _cost)[0]
+    return _OPENED.get(key, opened, cost_of)[0]
 
 
-def _cost(entry: tuple[OpenSegment, list[File]]) -> int:
-    """Return the memory that an open segment takes, about."""
+def cost_of(entry: tuple[HasCost, Sequence[File]]) -> int:
+    """Return the memory that an open segment takes, about, with that of its files.
+
+    Of remote files the ends are kept.
+    """
     segment, files = entry
-    return segment.cost + cached_bytes(files)
-
-
-def cached_bytes(files: Iterable[File]) -> int:
-    """Return the memory that open files take: of remote ones the ends are kept."""
-    return sum(max(TAIL, file.tail) for file in files if not file.store.is_local)
+    return segment.cost + sum(max(TAIL, file.tail) for file in files if not file.store.is_local)
 
 
 def index_file(segment: IndexSegment, name: str, files: TableFiles) -> File:

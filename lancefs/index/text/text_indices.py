@@ -14,7 +14,7 @@ import numpy as np
 from lancefs.errors import LanceError, UnsupportedFeature, locating
 from lancefs.index.column_indices import ColumnIndices
 from lancefs.index.files import IndexReader
-from lancefs.index.opened import cached_bytes, identity_of, index_file
+from lancefs.index.opened import cost_of, identity_of, index_file
 from lancefs.index.section import index_section_of
 from lancefs.index.segments import TEXTS_HOLD_ROW_IDS, ColumnIndex, Coverage, IndexSegment
 from lancefs.index.text.analyzers import AnalyzerParams, params_of_json
@@ -73,6 +73,11 @@ class OpenText:
     def has_positions(self) -> bool:
         """Whether it tells where tokens are in documents."""
         return all(one.has_positions for one in self.partitions)
+
+    @property
+    def cost(self) -> int:
+        """Memory in bytes, about."""
+        return sum(one.cost for one in self.partitions)
 
 
 _OPENED: BudgetCache[tuple[object, ...], tuple[OpenText, list[File]]] = BudgetCache(_BUDGET)
@@ -146,7 +151,7 @@ def _open(segment: IndexSegment, files: TableFiles) -> OpenText:
             open_text = _open_blocks if METADATA in found else _open_listed
             return open_text(segment, found, files, key), list(found.values())
 
-    return _OPENED.get(key, opened, _cost)[0]
+    return _OPENED.get(key, opened, cost_of)[0]
 
 
 def _open_blocks(
@@ -215,12 +220,6 @@ def _posting_format(metadata: IndexReader) -> PostingFormat:
     if size not in BLOCK_SIZES or codec not in TAIL_CODECS:
         raise metadata.unsupported(f"blocks of {size} documents, the last one as {codec[:40]!r}")
     return PostingFormat(size, codec)
-
-
-def _cost(entry: tuple[OpenText, list[File]]) -> int:
-    """Return the memory that an open segment takes, about."""
-    opened, files = entry
-    return sum(one.cost for one in opened.partitions) + cached_bytes(files)
 
 
 def text_indices_of(version: OpenVersion) -> TextIndices | None:

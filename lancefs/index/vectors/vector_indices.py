@@ -7,7 +7,7 @@ from contextlib import suppress
 from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.index.column_indices import ColumnIndices
 from lancefs.index.files import IndexReader, holding_buffers
-from lancefs.index.opened import cached_bytes, identity_of, index_file
+from lancefs.index.opened import cost_of, identity_of, index_file
 from lancefs.index.section import index_section_of
 from lancefs.index.segments import (
     VECTORS_HOLD_ROW_IDS,
@@ -82,13 +82,7 @@ def _open(segment: IndexSegment, files: TableFiles) -> VectorPartitions:
             with holding_buffers([index, vectors], _BUFFERS):
                 return VectorPartitions(TwoFiles(index, vectors), key), found
 
-    return _OPENED.get(key, opened, _cost)[0]
-
-
-def _cost(entry: tuple[VectorPartitions, list[File]]) -> int:
-    """Return the memory that an open segment takes, about."""
-    partitions, files = entry
-    return partitions.cost + cached_bytes(files)
+    return _OPENED.get(key, opened, cost_of)[0]
 
 
 def vector_indices_of(version: OpenVersion) -> VectorIndices | None:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lancefs.datafile.blocks import Block, Ints, RowRange, gather, offsets_of
+from lancefs.datafile.buffers import join_bytes
 from lancefs.datafile.container import Page
 from lancefs.datafile.kernels import find_items
 from lancefs.datafile.kernels.items import ItemForm
@@ -103,9 +104,9 @@ class FullZipPage:
             stride = self.word + self.width
             spans = [(start * stride, end * stride) for start, end in ranges]
             buffers = yield [_shifted(base, limit, span) for span in spans]
-            return self._decode_table(_concatenate(buffers), rows).check()
+            return self._decode_table(join_bytes(buffers), rows).check()
         bounds = yield from self.row_bounds(ranges)
-        data = _concatenate((yield [(base + first, base + last) for first, last in bounds.spans]))
+        data = join_bytes((yield [(base + first, base + last) for first, last in bounds.spans]))
         offsets = offsets_of(bounds.sizes)  # the bytes of the ranges follow each other
         starts, ends = offsets[:-1], offsets[1:]
         if self.may_be_silent and not self.is_fixed:
@@ -138,7 +139,7 @@ class FullZipPage:
         if width not in (1, 2, 4, 8) or width * entries != end - start:
             raise CorruptFile(f"a row index of {end - start} bytes for {self.page.rows} rows")
         buffers = yield [(start + a * width, start + (b + 1) * width) for a, b in ranges]
-        places = _concatenate(buffers).view(f"<u{width}").astype(np.int64)
+        places = join_bytes(buffers).view(f"<u{width}").astype(np.int64)
         lengths = np.diff(bounds_of(ranges)).reshape(-1) + 1
         lasts = np.cumsum(lengths) - 1
         is_within = np.ones(max(len(places) - 1, 0), np.bool_)
@@ -269,7 +270,3 @@ def _shifted(base: int, limit: int, span: ByteRange) -> ByteRange:
     if span[1] > limit - base:
         raise CorruptFile(f"rows up to byte {span[1]} of a page buffer of {limit - base} bytes")
     return base + span[0], base + span[1]
-
-
-def _concatenate(buffers: Sequence[Bytes]) -> Bytes:
-    return buffers[0] if len(buffers) == 1 else np.concatenate([np.empty(0, np.uint8), *buffers])
