@@ -466,7 +466,7 @@ def plan_with(indices: TableIndices, index: ColumnIndex, test: ColumnTest) -> Pl
     return Plan(index, segments, rows) if segments else None
 
 
-def indices_of(version: OpenVersion) -> TableIndices | None:
+def scalar_indices_of(version: OpenVersion) -> TableIndices | None:
     """Return the indices of a version in which filters can be looked up; None if there are none.
 
     The index section of the manifest is read once for each open version.

@@ -13,7 +13,7 @@ from lancefs.profile.column_pass import ColumnPass
 from lancefs.profile.distinct import Hasher
 from lancefs.profile.kinds import parts_of, plain_type
 from lancefs.profile.profiles import TableProfile
-from lancefs.scan.row_groups import in_groups
+from lancefs.scan.row_groups import grouped
 from lancefs.table.schema import UNSUPPORTED
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def describe(
     ]
     random, rows = np.random.default_rng(_SEED), 0
     with closing(Hasher()) as hasher:
-        groups = in_groups(scanner.to_batches(), _ROWS_AT_ONCE, _BYTES_AT_ONCE)
+        groups = grouped(scanner.to_batches(), _ROWS_AT_ONCE, _BYTES_AT_ONCE)
         for batch in map(_joined, groups):
             rows += batch.num_rows
             _add(batch, columns, hasher, random)

@@ -128,7 +128,7 @@ class IndexUse:
         """The indices of the version and what they can be asked; None for what there is not."""
         if self._version.manifest.index_section is None:
             return None, None
-        from lancefs.index.lookup import indices_of
+        from lancefs.index.lookup import scalar_indices_of
 
-        indices = indices_of(self._version)
+        indices = scalar_indices_of(self._version)
         return (None, None) if indices is None else (indices, self._known.predicate)

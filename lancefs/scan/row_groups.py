@@ -23,11 +23,11 @@ def row_groups(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator
     Yields:
         Tables with `GROUP_ROWS` rows or 64 MiB, and up to one batch more; the last may be smaller.
     """
-    for group in in_groups(batches, GROUP_ROWS, _GROUP_BYTES):
+    for group in grouped(batches, GROUP_ROWS, _GROUP_BYTES):
         yield pa.Table.from_batches(group, schema)
 
 
-def in_groups(
+def grouped(
     batches: Iterable[pa.RecordBatch], most_rows: int, most_bytes: int
 ) -> Iterator[list[pa.RecordBatch]]:
     """Yield batches that follow each other in groups.
