@@ -22,3 +22,18 @@ def check_number(name: str, value: int, least: int = 0) -> None:
     if value < least:
         expected = "a positive number" if least == 1 else "a number from 0 on"
         raise ValueError(f"{name} is {value}; {expected} was expected")
+
+
+def check_whole(least: int, **numbers: object) -> None:
+    """Check arguments of searches that are whole numbers.
+
+    Args:
+        least: The least that makes sense.
+        numbers: The arguments, by their names.
+
+    Raises:
+        ValueError: One is something else.
+    """
+    for name, value in numbers.items():
+        if not (isinstance(value, int | np.integer) and value >= least):
+            raise ValueError(f"{name} is {value!r}; a whole number from {least} on was expected")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import pyarrow as pa
 
+from lancefs.arguments import check_whole
 from lancefs.datafile.fields import Field
 from lancefs.scan.scanner import Columns, Filter
 from lancefs.table.open_version import OpenVersion
@@ -239,9 +240,8 @@ class SearchMethods:
                 full-text index.
         """
         from lancefs.search.hybrid_search import HybridSearch
-        from lancefs.search.vector_query import check_counts
 
-        check_counts(k=k, oversample_factor=oversample_factor)
+        check_whole(1, k=k, oversample_factor=oversample_factor)
         rows = self._wanted(
             options.pop("columns", None),
             options.get("filter"),

@@ -8,8 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import TypeAlias
+
+from lancefs.arguments import check_whole
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,9 @@ class MatchQuery:
 
     def __post_init__(self) -> None:
         _check_text(self.query)
-        _check_whole(max_expansions=self.max_expansions, prefix_length=self.prefix_length)
+        check_whole(0, max_expansions=self.max_expansions, prefix_length=self.prefix_length)
         if self.fuzziness is not None:
-            _check_whole(fuzziness=self.fuzziness)
+            check_whole(0, fuzziness=self.fuzziness)
         if not (_is_finite(self.boost) and self.boost >= 0):
             raise ValueError(f"boost is {self.boost!r}; a number from 0 on was expected")
         if str(self.operator).upper() not in ("OR", "AND"):
@@ -73,7 +75,7 @@ class PhraseQuery:
 
     def __post_init__(self) -> None:
         _check_text(self.query)
-        _check_whole(slop=self.slop)
+        check_whole(0, slop=self.slop)
 
 
 @dataclass(frozen=True)
@@ -219,17 +221,6 @@ def leaves(query: TextQuery) -> Iterator[LeafQuery]:
 
 
 _NAMES = "a MatchQuery, PhraseQuery, MultiMatchQuery, BoostQuery or BooleanQuery"
-
-
-def _check_whole(**numbers: object) -> None:
-    """Check arguments, given by their names, that are whole numbers from 0 on.
-
-    Raises:
-        ValueError: One is something else.
-    """
-    for name, value in numbers.items():
-        if not (isinstance(value, Integral) and int(value) >= 0):
-            raise ValueError(f"{name} is {value!r}; a whole number from 0 on was expected")
 
 
 def _is_finite(value: object) -> bool:

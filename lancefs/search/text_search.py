@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from lancefs.arguments import check_whole
 from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.datafile.fields import Field
 from lancefs.forks import cached_property
@@ -68,9 +69,8 @@ class TextSearch:
         k: int | None,
         rows: WantedRows,
     ) -> None:
-        given: object = k
-        if k is not None and not (isinstance(given, int | np.integer) and k >= 1):
-            raise ValueError(f"k is {k!r}; a whole number from 1 on was expected, or None")
+        if k is not None:
+            check_whole(1, k=k)
         self._version = version
         self._k = None if k is None else int(k)
         self._rows = rows

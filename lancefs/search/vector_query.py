@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from lancefs.arguments import check_whole
 from lancefs.datafile.buffers import number_dtype
 from lancefs.datafile.fields import Field
 from lancefs.index.vectors.distances import METRICS, Metric, Vectors, metrics_of, working_type
@@ -92,8 +93,9 @@ def vector_query(
         TypeError: The column holds no vectors, or the query is none.
         ValueError: An argument does not fit the column, or makes no sense.
     """
-    check_counts(k=k)
-    check_optional_counts(nprobes=nprobes, refine_factor=refine_factor)
+    check_whole(1, k=k)
+    given = {"nprobes": nprobes, "refine_factor": refine_factor}
+    check_whole(1, **{name: value for name, value in given.items() if value is not None})
     dtype, dimension = _vector_type(field)
     vectors, is_matrix = _vectors(q, field, dtype, dimension)
     is_multivector = is_list_of_vectors(field.storage_type)
@@ -112,25 +114,6 @@ def vector_query(
         nprobes,
         refine_factor,
     )
-
-
-def check_counts(**numbers: object) -> None:
-    """Check arguments that are whole numbers from 1 on.
-
-    Args:
-        numbers: The arguments, by their names.
-
-    Raises:
-        ValueError: One is something else.
-    """
-    for name, value in numbers.items():
-        if not (isinstance(value, int | np.integer) and value >= 1):
-            raise ValueError(f"{name} is {value!r}; a whole number from 1 on was expected")
-
-
-def check_optional_counts(**numbers: object) -> None:
-    """Check arguments that are whole numbers from 1 on, or None; see `check_counts`."""
-    check_counts(**{name: value for name, value in numbers.items() if value is not None})
 
 
 def vector_type(data_type: pa.DataType) -> tuple[np.dtype[Any], int] | None:
