@@ -22,7 +22,7 @@ from lancefs.datafile.blocks import (
     dtype_of,
     no_width,
 )
-from lancefs.datafile.buffers import number_dtype, reserve
+from lancefs.datafile.buffers import PLACE_BYTES, number_dtype, reserve
 from lancefs.datafile.kernels import are_letters, is_utf8, take, take_strings, text_bounds
 from lancefs.datafile.kernels.strings import LARGEST, compact_offsets
 from lancefs.datafile.logical_types import is_list
@@ -102,7 +102,8 @@ def nulls(count: int, data_type: pa.DataType) -> pa.Array:
         MemoryLimitExceeded: The array would be too large; its bytes are not in any file.
     """
     if count:
-        reserve(int(count * value_bytes(data_type)))
+        size = PLACE_BYTES if pa.types.is_null(data_type) else value_bytes(data_type)
+        reserve(int(count * size))
     return pa.nulls(count, data_type)
 
 
@@ -246,7 +247,7 @@ def spelled_out(array: pa.DictionaryArray) -> pa.Array:
     """
     items, value_type = array.dictionary, array.type.value_type
     if not len(items):
-        return pa.nulls(len(array), value_type)
+        return nulls(len(array), value_type)
     if pa.types.is_string(value_type):
         block: Block = VariableWidth(*strings_of(items))
     else:
@@ -299,7 +300,7 @@ def check_entries(entries: pa.StructArray) -> None:
 
 def _fixed(block: FixedWidth, data_type: pa.DataType, valid: Mask | None) -> pa.Array:
     if pa.types.is_null(data_type):
-        return pa.nulls(block.length)
+        return nulls(block.length, data_type)
     if pa.types.is_boolean(data_type) and block.bits == 8:  # full-zip pages store whole bytes
         block = FixedWidth(1, (block.values != 0).view(np.uint8))
     if _bit_width(data_type) != block.bits:

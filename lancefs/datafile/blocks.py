@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from lancefs.datafile.buffers import PLACE_BYTES, reserve
 from lancefs.datafile.buffers import Array as Array
 from lancefs.datafile.buffers import Ints as Ints
 from lancefs.datafile.buffers import Mask as Mask
@@ -198,5 +199,11 @@ def typed(data: Bytes, bits: int) -> Array:
 
 
 def no_width(count: int) -> Array:
-    """Return values of no bytes, for binary values of the fixed size 0."""
+    """Return values of no bytes, for binary values of the fixed size 0.
+
+    Raises:
+        MemoryLimitExceeded: There are too many of them.
+        TooLarge: There are; of fewer rows there may not be.
+    """
+    reserve(PLACE_BYTES * count)
     return np.empty(count, "V0")

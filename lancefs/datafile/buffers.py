@@ -30,6 +30,9 @@ MAX_MEMORY = 512 * 1024 * 1024
 SCAN_MEMORY = MAX_MEMORY // 2
 _COLUMN_MEMORY = 8 * 1024 * 1024
 _PLAIN_RATIO = 32
+# What Arrow takes for each item of the lists that are picked out of others, items of no bytes
+# included: their places.
+PLACE_BYTES = 4
 
 
 class _Thread(threading.local):

@@ -11,7 +11,17 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pyroaring
-from files_v2 import ColumnOf, PageOf, binary, flat, no_nulls, open_container, write_file
+from files_v2 import (
+    ColumnOf,
+    PageOf,
+    all_nulls,
+    binary,
+    flat,
+    lists,
+    no_nulls,
+    open_container,
+    write_file,
+)
 from support import rewrite_index_section, rewrite_manifest
 
 from lancefs.proto import container_pb2, rowids_pb2, table_pb2
@@ -415,6 +425,30 @@ def a_long_string_for_every_row(path: Path) -> None:
     offsets = struct.pack("<QQQQ", 64, 32, 0, len(text))
     page = PageOf(rows, mini_block(layout), [table_of(chunks), chunks[0], offsets + text])
     write_table(path, TEXT, [page], rows)
+
+
+def write_list_of_2_0(path: Path, column: pa.Array, items: pb20.ArrayEncoding) -> None:
+    """Write a table of one list, as long as a list may be."""
+    count = 2**31 - 1
+    lance.write_dataset(pa.table({"a": column}), str(path), data_storage_version="2.0")
+    (file,) = (path / "data").iterdir()
+    offsets = PageOf(1, lists(count), [struct.pack("<Q", count)])
+    write_file(file, [ColumnOf([offsets]), ColumnOf([PageOf(count, items, [b""])])], 1)
+
+    def note_size(manifest: table_pb2.Manifest) -> None:
+        manifest.fragments[0].files[0].file_size_bytes = file.stat().st_size
+
+    rewrite_manifest(path, note_size)
+
+
+@bomb
+def a_list_of_nulls_that_have_no_type(path: Path) -> None:
+    write_list_of_2_0(path, pa.array([[None]]), all_nulls())
+
+
+@bomb
+def a_list_of_items_of_no_bytes(path: Path) -> None:
+    write_list_of_2_0(path, pa.array([[b""]], pa.list_(pa.binary(0))), no_nulls(flat(0)))
 
 
 # --- pages of many values in few bytes ---

@@ -19,7 +19,13 @@ from lancefs.datafile.fields import Field, fields_from_proto
 from lancefs.datafile.legacy.reader import LegacyReader
 from lancefs.datafile.outlines import outline_of
 from lancefs.datafile.row_ranges import as_ranges
-from lancefs.errors import CorruptFile, LanceError, MissingFile, UnsupportedFeature
+from lancefs.errors import (
+    CorruptFile,
+    LanceError,
+    MemoryLimitExceeded,
+    MissingFile,
+    UnsupportedFeature,
+)
 from lancefs.proto import schema_pb2 as pb
 from lancefs.proto import table_pb2
 from lancefs.storage import File, Store, run
@@ -497,6 +503,19 @@ def test_list_offsets_that_make_no_sense_are_corrupt(tmp_path: Path, offsets: li
     writer.page(1, 0, b"ab", 2)
     with pytest.raises(CorruptFile):
         read(open_bytes(tmp_path, writer.finish()), column(writer))
+
+
+def test_a_long_list_of_nulls_that_have_no_type_is_refused(tmp_path: Path) -> None:
+    """Arrow numbers the items of lists that are picked, and these take no bytes of the file."""
+    writer = Writer([2])
+    writer.field(0, "large_list", PLAIN)
+    writer.field(1, "null", NONE, parent=0)
+    writer.page(0, 0, np.array([0, 1, 2**40], "<i8"), 3)
+    writer.page(1, 0, b"", 2**40)
+    reader = open_bytes(tmp_path, writer.finish())
+    assert read(reader, column(writer), [(0, 1)]) == [[None]]
+    with pytest.raises(MemoryLimitExceeded):
+        read(reader, column(writer))
 
 
 def test_damage_gives_rows_or_a_lance_error(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.datafile.arrays import to_arrow
+from lancefs.datafile.arrays import nulls, to_arrow
 from lancefs.datafile.blocks import (
     Block,
     FixedSizeList,
@@ -294,7 +294,7 @@ def read_nulls(column: LegacyColumn, slots: SlotRanges) -> Reads[pa.Array]:
         raise UnsupportedFeature(f"values of type {column.data_type} without a known encoding")
     column.pages.check(slots)
     yield from ()
-    return pa.nulls(slots.count)
+    return nulls(slots.count, column.data_type)
 
 
 READERS: dict[LegacyEncoding, Callable[[LegacyColumn, SlotRanges], Reads[pa.Array]]] = {
