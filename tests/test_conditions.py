@@ -197,6 +197,41 @@ def test_and_or_and_not_keep_what_arrow_keeps(
         assert Condition(filter).evaluate(encoded).tolist() == expected
 
 
+@given(batches(), st.data())
+def test_many_values_of_a_column_joined_by_or_are_those_that_arrow_finds(
+    batch: pa.RecordBatch, data: st.DataObject
+) -> None:
+    name = data.draw(st.sampled_from(list(TYPES)))
+    numbers = data.draw(st.lists(_numbers(TYPES[name]), min_size=4, max_size=8))
+    filter, *others = data.draw(
+        st.permutations([pc.field(name) == _scalar(number, TYPES[name]) for number in numbers])
+    )
+    for other in [*others, *data.draw(st.lists(memberships() | comparisons(), max_size=2))]:
+        filter = filter | other
+    filter = ~filter if data.draw(st.booleans()) else filter
+    assert Condition(filter).evaluate(batch).tolist() == _expected(filter, batch)
+    encoded = {name: batch[name].dictionary_encode() for name in batch.schema.names}
+    if Condition(filter).takes_items(batch.schema):
+        found = Condition(filter).evaluate(pa.record_batch(encoded)).tolist()
+        assert found == _expected(filter, batch)
+
+
+def test_many_values_of_a_column_joined_by_or_are_looked_up_as_a_set() -> None:
+    schema = pa.schema({name: TYPES[name] for name in ("i64", "day", "text", "u64")})
+    for name, values, count in (
+        ("i64", [5, 3, 8, 5, 9], 1),
+        ("day", [datetime.date(2020, 1, day) for day in range(1, 6)], 1),
+        ("text", ["a", "b", "c", "d"], 1),
+        ("i64", [5, 3, 8], 3),
+        ("u64", [5, 3, 8, 2**63], 4),
+    ):
+        filter, *others = [pc.field(name) == pa.scalar(value, TYPES[name]) for value in values]
+        for other in others:
+            filter = filter | other
+        (test,) = by_column(conditions_of(expressions.as_tree(filter)), schema) or ()
+        assert len(getattr(test, "terms", [test])) == count
+
+
 @pytest.mark.parametrize("apart", [1, 7, 10**12], ids=str)
 def test_members_are_found_whether_they_lie_close_or_far_apart(apart: int) -> None:
     values = [number * apart for number in range(-3, 40, 3)]

@@ -23,8 +23,8 @@ from lancefs.datafile.arrays import (
     valid_slots,
     value_type,
 )
-from lancefs.datafile.buffers import Mask, to_arrow_numbers
-from lancefs.datafile.constants import scalar_of
+from lancefs.datafile.buffers import Ints, Mask, to_arrow_numbers
+from lancefs.datafile.constants import array_of, scalar_of
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels import among, between, holds, slots_of, take, within
 from lancefs.errors import InvalidFilter
@@ -42,10 +42,12 @@ from lancefs.scan.condition_trees import (
 from lancefs.scan.expressions import Comparison, ExpressionNode, Membership, TextPart
 from lancefs.scan.intervals import (
     Interval,
+    NumberSet,
     TextInterval,
     ValueInterval,
     intersect,
     interval_of,
+    may_be_in_set,
     text_interval_of,
 )
 from lancefs.table.members import nested, paths_of
@@ -63,6 +65,8 @@ _MIN_AMONG = 256
 _HOLDING = ("match_substring", "starts_with", "ends_with")
 # The letters beyond ASCII that are letters of ASCII in lower case.
 _LIKE_ASCII = ("\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}", "\N{KELVIN SIGN}")
+# With so many single values of a column joined by OR, or more, they are looked up as a set.
+_MIN_JOINED = 4
 _FLOATS = (pa.types.is_float32, pa.types.is_float64)
 
 
@@ -246,11 +250,63 @@ def _test_of(term: ConditionTree, schema: pa.Schema) -> Test | None:
     if isinstance(term, Combination):
         tests = [_test_of(part, schema) for part in term.terms]
         known = [test for test in tests if test is not None]
-        return Combination(term.is_all, tuple(known)) if len(known) == len(tests) else None
+        if len(known) < len(tests):
+            return None
+        joined = known if term.is_all else _join_values(known, schema)
+        return joined[0] if len(joined) == 1 else Combination(term.is_all, tuple(joined))
     if isinstance(term, Negation):
         inner = _column_test(term.term, schema)
         return None if inner is None else Negation(inner, term.of_null)
     return _column_test(term, schema)
+
+
+def _join_values(tests: Sequence[Test], schema: pa.Schema) -> list[Test]:
+    """Return tests of which one has to be true, with many single values of a column as one set.
+
+    Each test is a pass over the column, and looking up a set takes as long as three of them.
+
+    Args:
+        tests: The tests.
+        schema: The columns that the filter reads.
+    """
+    values: dict[str, list[ValueTest]] = {}
+    others: list[Test] = []
+    for test in tests:
+        if isinstance(test, Negation | Combination) or not _is_of_values(test, schema):
+            others.append(test)
+        else:
+            values.setdefault(test.column, []).append(test)
+    for found in values.values():
+        others += [_join(found)] if len(found) >= _MIN_JOINED else found
+    return others
+
+
+def _is_of_values(test: ValueTest, schema: pa.Schema) -> bool:
+    """Whether a test is true for some numbers of up to 64 bits, or for some texts."""
+    if isinstance(test, Interval):
+        is_single = test.low == test.high or test.among is not None
+        return is_single and may_be_in_set(value_type(schema.field(test.column).type))
+    if isinstance(test, Membership):
+        return bool(pa.types.is_string(test.values.type))
+    if not isinstance(test, Comparison) or test.operator != "equal":
+        return False
+    return test.value is not None and bool(pa.types.is_string(test.value.type))
+
+
+def _join(tests: Sequence[ValueTest]) -> ValueTest:
+    """Return tests of values of one column, of which one has to be true, as one."""
+    numbers, texts = list[Ints](), list[pa.Array]()
+    for test in tests:
+        if isinstance(test, Interval):
+            numbers.append(np.array([test.low], np.int64) if test.points is None else test.points)
+        elif isinstance(test, Membership):
+            texts.append(test.values)
+        elif isinstance(test, Comparison) and test.value is not None:
+            texts.append(array_of([test.value.as_py()], test.value.type))
+    if texts:
+        return Membership(tests[0].column, pa.concat_arrays(texts))
+    joined = NumberSet(np.concatenate(numbers))
+    return Interval(tests[0].column, int(joined.numbers[0]), int(joined.numbers[-1]), joined)
 
 
 def _column_test(term: SingleCondition, schema: pa.Schema) -> ValueTest | None:

@@ -190,10 +190,9 @@ def interval_of(test: SingleCondition, data_type: pa.DataType) -> Interval | Non
         return _interval_of_comparison(test, data_type)
     if not isinstance(test, Membership):
         return None
-    bounds, is_alike = stored_bounds(data_type), test.values.type == data_type
-    if bounds is None or not is_alike or pa.types.is_decimal(data_type):
+    if test.values.type != data_type or not may_be_in_set(data_type):
         return None
-    if bounds[1] > np.iinfo(np.int64).max or not len(test.values):
+    if pa.types.is_decimal(data_type) or not len(test.values):
         return None
     sign = "u" if pa.types.is_unsigned_integer(data_type) else "i"
     numbers = stored_values(test.values, f"<{sign}{data_type.bit_width // 8}")
@@ -232,6 +231,12 @@ def stored_bounds(data_type: pa.DataType) -> tuple[int, int] | None:
     if not is_number and not any(is_kind(data_type) for is_kind in _TEMPORAL):
         return None
     return -(1 << data_type.bit_width - 1), (1 << data_type.bit_width - 1) - 1
+
+
+def may_be_in_set(data_type: pa.DataType) -> bool:
+    """Whether a type stores numbers that a `NumberSet` can hold."""
+    bounds = stored_bounds(data_type)
+    return bounds is not None and bounds[1] <= np.iinfo(np.int64).max
 
 
 def _is_decimal(data_type: pa.DataType) -> bool:
