@@ -249,6 +249,15 @@ def test_a_point_in_time_before_the_first_version(table: Store) -> None:
     assert (on_branch.branch, on_branch.file.version) == ("exp/fast", 1)
 
 
+@pytest.mark.parametrize("text", ["4", "exp/fast:1", "prod"])
+def test_a_version_of_a_local_table_is_found_by_its_name(
+    table: Store, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = resolve(table, parse_ref(text)).file.path
+    monkeypatch.setattr(refs, "list_versions", lambda *_, **__: pytest.fail("listed"))
+    assert resolve(table, parse_ref(text)).file.path == expected
+
+
 def test_a_point_in_time_reads_few_manifests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
