@@ -611,6 +611,9 @@ class LanceFragment(OtherNames, ReadingMethods):
 
     def count_rows(self, filter: Filter | None = None, **options: Unpack[ScanOptions]) -> int:
         """Count the rows of the fragment that are not deleted, or those that a filter keeps."""
+        is_whole = filter is None and not self._dataset._filters and not options
+        if is_whole and self.metadata.num_rows is not None:
+            return self.metadata.num_rows
         return self.scanner(columns=[], filter=filter, **options).count_rows()
 
 

@@ -294,6 +294,16 @@ def test_no_method_of_pyarrow_is_inherited(dataset: LanceDataset) -> None:
     assert renamed.schema.names == ["price", "city", "tags", "double_id"]
 
 
+def test_fragments_are_counted_without_a_scan(
+    dataset: LanceDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = list(dataset.filter(pc.field("id") < 2).get_fragments())
+    assert [each.count_rows() for each in few] == [2, 0, 0, 0]
+    assert next(dataset.get_fragments()).count_rows("id < 3") == 3
+    monkeypatch.setattr(LanceDataset, "scanner", lambda *_, **__: pytest.fail("a scan"))
+    assert [each.count_rows() for each in dataset.get_fragments()] == [2700, 2250, 2700, 900]
+
+
 def test_its_repr_says_what_and_how_much(dataset: LanceDataset) -> None:
     expected = f"<LanceDataset {dataset.uri}@3: 8,550 rows, 5 columns, 4 fragments>"
     assert repr(dataset) == expected
