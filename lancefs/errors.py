@@ -125,6 +125,19 @@ class MemoryLimitExceeded(_Located, MemoryError):
     """
 
 
+class ArrayTooLarge(MemoryLimitExceeded):
+    """Strings or binary values do not fit into one array of their type; those of fewer rows may.
+
+    The offsets of Arrow's types `string` and `binary` end at 2 GiB.
+    """
+
+    def __init__(self, data_type: object) -> None:
+        super().__init__(
+            f"more than 2 GiB of {data_type} values in one array, which Arrow does not have; "
+            "read fewer rows at a time, as lancefs.open(…).to_batches() and .arrows streams do"
+        )
+
+
 def cause(error: BaseException, url: str = "") -> BaseException | None:
     """Return an error as the cause of a `LanceError`; None if a traceback would show a secret.
 

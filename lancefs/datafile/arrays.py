@@ -27,7 +27,7 @@ from lancefs.datafile.kernels import are_letters, is_utf8, take, take_strings, t
 from lancefs.datafile.kernels.strings import LARGEST, compact_offsets
 from lancefs.datafile.logical_types import is_list
 from lancefs.datafile.value_widths import min_value_bytes
-from lancefs.errors import CorruptFile
+from lancefs.errors import ArrayTooLarge, CorruptFile
 from lancefs.storage import Bytes
 
 # Bits of values that are not much wider than an index into a dictionary of them.
@@ -341,13 +341,14 @@ def strings_array(
         is_checked: Whether the text is known to be UTF-8.
 
     Raises:
+        ArrayTooLarge: The values have more bytes than an array of this type can have.
         CorruptFile: The values are not of this type.
     """
     if _has_int32_offsets(data_type):
         if block.offsets[-1] > LARGEST:
             block = VariableWidth(block.offsets - block.offsets[0], block.data[block.offsets[0] :])
         if block.offsets[-1] > LARGEST:
-            raise CorruptFile(f"more than 2 GiB of {data_type} values in one array")
+            raise ArrayTooLarge(data_type)
         offsets = block.offsets.astype(np.int32, copy=False)
     elif has_offsets(data_type):
         offsets = block.offsets.astype(np.int64, copy=False)

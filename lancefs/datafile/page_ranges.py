@@ -9,10 +9,12 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.arrays import array_bytes, has_offsets
 from lancefs.datafile.buffers import Ints
 from lancefs.datafile.dictionary_chunks import unify_chunks
+from lancefs.datafile.kernels.strings import LARGEST
 from lancefs.datafile.row_ranges import RowRange, RowRanges, bounds_of
-from lancefs.errors import CorruptFile
+from lancefs.errors import ArrayTooLarge, CorruptFile
 
 # Pages of a column, or fragments of a run, that are looked up by one call of NumPy.
 _FEW_PAGES = 256
@@ -104,7 +106,11 @@ def _range_by_page(
 
 
 def join_arrays(arrays: Sequence[pa.Array], data_type: pa.DataType) -> pa.Array:
-    """Join the arrays of pages; a single array is not copied, no arrays make an empty one."""
+    """Join the arrays of pages; a single array is not copied, no arrays make an empty one.
+
+    Raises:
+        ArrayTooLarge: The values have more bytes than an array of this type can have.
+    """
     if not arrays:
         return pa.nulls(0, data_type)
     if len(arrays) == 1:
@@ -114,7 +120,12 @@ def join_arrays(arrays: Sequence[pa.Array], data_type: pa.DataType) -> pa.Array:
         indices = pa.concat_arrays([chunk.indices for chunk in column.chunks])
         items = column.chunk(0).dictionary
         return pa.DictionaryArray.from_arrays(indices, items, ordered=data_type.ordered, safe=False)
-    return pa.concat_arrays(arrays)
+    try:
+        return pa.concat_arrays(arrays)
+    except pa.ArrowInvalid:
+        if has_offsets(data_type) and sum(map(array_bytes, arrays)) > LARGEST:
+            raise ArrayTooLarge(data_type) from None
+        raise
 
 
 def join_columns(parts: Sequence[Sequence[pa.Array]]) -> list[pa.Array]:

@@ -8,9 +8,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lancefs.datafile.arrays import without_columns
+from lancefs.datafile.arrays import array_bytes, has_offsets, numbers_of, without_columns
 from lancefs.datafile.buffers import to_arrow_numbers
+from lancefs.datafile.kernels.strings import LARGEST
 
 Positions: TypeAlias = npt.NDArray[np.integer[Any]]
 # What callers name rows by.
@@ -74,12 +76,57 @@ def take_rows(table: pa.Table, positions: Positions) -> pa.Table:
         return pa.Table.from_batches([without_columns(len(positions))], table.schema)
     batches = table.to_batches()
     if len(batches) != 1:
-        return table.take(to_arrow_numbers(positions))
+        return _take_of_many(table, positions)
     if _are_all(batches[0], positions):
         return table
     # Of a few rows, a table takes twice as long as its batch.
     taken = batches[0].take(to_arrow_numbers(positions))
     return pa.Table.from_batches([taken], table.schema)
+
+
+def _take_of_many(table: pa.Table, positions: Positions) -> pa.Table:
+    """Return rows of a table of several chunks, which Arrow joins before."""
+    try:
+        return table.take(to_arrow_numbers(positions))
+    except pa.ArrowInvalid:  # the chunks of a column do not fit into one
+        if not any(map(_is_long, table.columns)):
+            raise
+    columns = [
+        take_strings(column, positions)
+        if has_offsets(column.type)
+        else column.take(to_arrow_numbers(positions))
+        for column in table.columns
+    ]
+    return pa.table(columns, table.schema)
+
+
+def _is_long(column: pa.ChunkedArray) -> bool:
+    return has_offsets(column.type) and sum(map(array_bytes, column.chunks)) > LARGEST
+
+
+def take_strings(
+    column: pa.ChunkedArray, positions: Positions, most: int = LARGEST
+) -> pa.ChunkedArray:
+    """Return items of a column of strings or binary values, in chunks of a limited size.
+
+    Args:
+        column: The column.
+        positions: Positions of the items.
+        most: Bytes of a chunk.
+    """
+    is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    large = column.cast(pa.large_string() if is_text else pa.large_binary())
+    whole = pa.concat_arrays(large.chunks)
+    lengths = numbers_of(pc.binary_length(whole), 0)[positions].astype(np.int64)
+    ends = np.cumsum(lengths)
+    parts, first = [], 0
+    while first < len(positions):
+        room = most + (ends[first - 1] if first else 0)
+        end = max(first + 1, int(np.searchsorted(ends, room, "right")))
+        taken = whole.take(to_arrow_numbers(positions[first:end]))
+        parts.append(taken.cast(column.type))
+        first = end
+    return pa.chunked_array(parts, column.type)
 
 
 def _whole_numbers(given: RowNumbers, kind: str) -> npt.NDArray[Any]:

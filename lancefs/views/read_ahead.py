@@ -8,10 +8,11 @@ import pyarrow as pa
 
 from lancefs.datafile.arrays import batch_bytes, without_columns
 from lancefs.datafile.fields import Field
+from lancefs.errors import ArrayTooLarge
 from lancefs.scan.mapped_memory import Mapped
 from lancefs.scan.settings import STREAM_MAPPED_BYTES
 from lancefs.threads import THREADS, Threads, prefetch, submit
-from lancefs.views.view_batches import Batch, joins, read_together
+from lancefs.views.view_batches import Batch, joins, read_in_parts, read_together
 
 # Bytes of decoded batches that may wait for a slow consumer. A larger batch waits alone.
 AHEAD = 256 * 1024 * 1024
@@ -35,10 +36,11 @@ def read_batches(
         if not fields:
             rows = [without_columns(one.rows) for one in group]
             return [one.replace_schema_metadata(schema.metadata) for one in rows]
-        return [
-            pa.RecordBatch.from_arrays(arrays, schema=schema)
-            for arrays in read_together(group, fields)
-        ]
+        try:
+            parts = read_together(group, fields)
+        except ArrayTooLarge:  # unlike a file, a stream may have any batches
+            parts = [part for one in group for part in read_in_parts(one, fields)]
+        return [pa.RecordBatch.from_arrays(arrays, schema=schema) for arrays in parts]
 
     pool = Threads(THREADS, "lancefs-stream")
     mapped = Mapped(STREAM_MAPPED_BYTES)

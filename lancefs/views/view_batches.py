@@ -16,7 +16,7 @@ from lancefs.datafile.buffers import Ints, Mask
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Field
 from lancefs.datafile.masks import filtered
-from lancefs.errors import CorruptFile, MemoryLimitExceeded
+from lancefs.errors import ArrayTooLarge, CorruptFile, MemoryLimitExceeded
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_readers import FragmentReaders
 from lancefs.table.fragment_run import MAX_FRAGMENTS, FragmentRun, in_runs, plain_run
@@ -130,6 +130,8 @@ def read_joined(batches: Sequence[Batch], fields: Sequence[Field]) -> list[pa.Ar
     Raises:
         LanceError: They cannot be read.
     """
+    if batches[0] is batches[-1]:
+        return _read_rows(batches[0], fields, 0, batches[0].end - batches[0].start)
     if batches[0].position == batches[-1].position:
         read = batches[0].fragment.read(fields, _ranges(batches))
     else:
@@ -144,6 +146,36 @@ def read_joined(batches: Sequence[Batch], fields: Sequence[Field]) -> list[pa.Ar
 def read_together(batches: Sequence[Batch], fields: Sequence[Field]) -> list[list[pa.Array]]:
     """Decode columns of several batches as `read_joined` does; return the columns of each batch."""
     return split(read_joined(batches, fields), [batch.rows for batch in batches])
+
+
+def read_in_parts(batch: Batch, fields: Sequence[Field]) -> list[list[pa.Array]]:
+    """Decode columns of a batch in as few parts of rows as arrays can hold, mostly one.
+
+    Raises:
+        ArrayTooLarge: The values of a single row do not fit.
+        LanceError: They cannot be read.
+    """
+
+    def read(start: int, end: int) -> list[list[pa.Array]]:
+        try:
+            return [_read_rows(batch, fields, start, end)]
+        except ArrayTooLarge:
+            if end - start < 2:
+                raise
+        middle = (start + end) // 2
+        return read(start, middle) + read(middle, end)
+
+    return read(0, batch.end - batch.start)
+
+
+def _read_rows(batch: Batch, fields: Sequence[Field], start: int, end: int) -> list[pa.Array]:
+    """Decode columns of some rows of a batch, which count from its first one, deleted ones too."""
+    rows = (batch.start + start, batch.start + end)
+    read = batch.fragment.read(fields, [rows])
+    arrays = [present(array, field) for array, field in zip(read, fields, strict=True)]
+    if batch.rows == batch.end - batch.start:
+        return arrays
+    return filtered(arrays, batch.kept()[start:end])
 
 
 def split(arrays: Sequence[pa.Array], rows: Sequence[int]) -> list[list[pa.Array]]:

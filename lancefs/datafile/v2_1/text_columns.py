@@ -25,7 +25,7 @@ from lancefs.datafile.v2_1.cached_pages import CachedPages, PlainSource
 from lancefs.datafile.v2_1.page_plans import PointForm
 from lancefs.datafile.v2_1.point_plans import LeafPlan
 from lancefs.datafile.v2_1.points import KernelResult
-from lancefs.errors import CorruptFile, MemoryLimitExceeded
+from lancefs.errors import ArrayTooLarge, CorruptFile, MemoryLimitExceeded
 from lancefs.storage import Bytes
 
 _MAX_BYTES = 1024 * 1024  # of columns that share memory
@@ -97,7 +97,7 @@ class TextColumns:
             CorruptFile: A page is damaged.
             UnsupportedFeature: A dictionary is of a kind that is not known.
             TooLarge: The rows have too many bytes, and fewer may be read; see `check_size`.
-            MemoryLimitExceeded: They have too many bytes.
+            ArrayTooLarge: They have more bytes than an array can have.
         """
         count = rows[1] - rows[0]
         parts = self._dictionaries.parts_of(source.data, rows)
@@ -110,7 +110,7 @@ class TextColumns:
         too_large = np.flatnonzero([one.text is None for one in found])
         if len(too_large):
             if (sizes[self._widths == 4] > LARGEST).any():
-                raise MemoryLimitExceeded("more than 2 GiB of strings in a batch")
+                raise ArrayTooLarge("string")
             others, _ = self._read(source, parts, rows, sizes, too_large)
             for number, one in zip(too_large.tolist(), others, strict=True):
                 found[number] = one
