@@ -11,7 +11,8 @@ import base64
 import binascii
 import math
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import date, datetime
+from decimal import Decimal, getcontext
 from typing import Any
 from uuid import UUID
 
@@ -41,6 +42,11 @@ _TEXTS = {
 }
 # What an expression in an option begins with; no condition in SQL does.
 _EXPRESSION = "arrow:"
+# Spark takes dates and instants of filters through Java's old calendar. That has no days from 5 to
+# 14 October 1582, and hands the day after them over in their place.
+_FIRST_SURE_DATE = date(1582, 10, 16)
+# Until then that calendar may tell an instant otherwise, in the time zone of the driver.
+_FIRST_SURE_YEAR = 1901
 # Above every number, as Spark orders NaN.
 _UPWARDS = (spark.GreaterThan, spark.GreaterThanOrEqual)
 
@@ -189,7 +195,7 @@ def _operand(filter: spark.Filter, schema: pa.Schema) -> tuple[pc.Expression, pa
 
 
 def _scalar(value: Any, target: pa.DataType) -> pa.Scalar:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if value is None or (isinstance(value, float) and math.isnan(value)) or _is_doubtful(value):
         raise _Inexact
     if isinstance(value, datetime) and (value.tzinfo is None) != (target.tz is None):
         raise _Inexact
@@ -198,6 +204,15 @@ def _scalar(value: Any, target: pa.DataType) -> pa.Scalar:
     if pa.types.is_float32(target) and scalar.as_py() != value:
         raise _Inexact
     return scalar
+
+
+def _is_doubtful(value: Any) -> bool:
+    """Return whether a value may have been another one in the query (PySpark 4.1 to 4.3)."""
+    if isinstance(value, Decimal):  # PySpark multiplies, which rounds to the digits of the context
+        return len(value.as_tuple().digits) >= getcontext().prec
+    if isinstance(value, datetime):
+        return value.tzinfo is not None and value.year < _FIRST_SURE_YEAR
+    return isinstance(value, date) and value < _FIRST_SURE_DATE
 
 
 def _uuid_bytes(text: str) -> bytes:

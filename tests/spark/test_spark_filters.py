@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -210,3 +210,37 @@ def test_what_cannot_be_said_exactly_is_left_to_spark(table: str) -> None:
     ]
     assert list(reader.pushFilters([*inexact, pushed.GreaterThan(("i",), 0)])) == inexact
     assert len(reader.pushed) == 1
+
+
+DIGITS, BEFORE = (Decimal("123456789012345678901234567890123456" + end) for end in ("78", "77"))
+
+
+@pytest.mark.parametrize(
+    ("condition", "rows"),
+    [
+        (f"digits = {DIGITS:f}", [0]),
+        (f"digits IN ({DIGITS:f}, 5)", [0, 2]),
+        (f"digits > {BEFORE:f}", [0]),
+        ("day >= date'1582-10-10'", [0, 2]),
+        ("time >= timestamp'1582-10-10 00:00:00'", [0, 2]),
+    ],
+)
+def test_values_that_spark_hands_over_changed_are_left_to_it(
+    spark: Any, tmp_path: Path, condition: str, rows: list[int]
+) -> None:
+    """It rounds decimals of more than 28 digits, and shifts ten days of October 1582."""
+    days = [date(1582, 10, 10), date(1500, 1, 1), date(2026, 1, 1)]
+    times = [datetime(day.year, day.month, day.day, tzinfo=UTC) for day in days]
+    columns = {
+        "row": pa.array(range(3), pa.int64()),
+        "digits": pa.array([DIGITS, BEFORE, Decimal(5)], pa.decimal128(38)),
+        "day": pa.array(days),
+        "time": pa.array(times, pa.timestamp("us", "UTC")),
+    }
+    lance.write_dataset(pa.table(columns), str(tmp_path / "t.lance"))
+    spark.conf.set(PUSHDOWN, "true")
+    try:
+        found = taking(spark).load(str(tmp_path / "t.lance")).where(condition).collect()
+        assert sorted(row.row for row in found) == rows
+    finally:
+        spark.conf.set(PUSHDOWN, "false")
