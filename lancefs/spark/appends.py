@@ -15,6 +15,8 @@ from lancefs.table.versions import VersionFile
 _REWRITE = "Rewrite"
 # Commits without new fragments that change the values of rows.
 _NEW_VALUES = ("DataReplacement", "DataOverlay")
+# What a branch, or a clone of a table, begins with.
+_CLONE = "Clone"
 # Commits that bring fragments back, or other ones in their place.
 _REPLACING = ("Restore", "Overwrite")
 
@@ -66,6 +68,19 @@ def appended(
     return _changed(store, file, operation, skip_changes)
 
 
+def begins(store: Store, file: VersionFile, manifest: Manifest) -> bool:
+    """Return whether a version is the first one, before which there never was another.
+
+    The version of a branch or a clone that is the first there may have any number.
+
+    Args:
+        store: The directory of the table or branch.
+        file: The manifest file of the version.
+        manifest: What it says.
+    """
+    return file.version == 1 or _operation(store, file, manifest) == _CLONE
+
+
 def require_same_fields(uri: str, manifest: Manifest, fields: Sequence[Field]) -> None:
     """Refuse a version in which a column of the stream is another one of the same name.
 
@@ -106,7 +121,7 @@ def _without_before(
     store: Store, file: VersionFile, manifest: Manifest, added: list[int], skip_changes: bool
 ) -> list[int]:
     """The same for a version before which there is none, or none any more."""
-    if file.version == 1:
+    if begins(store, file, manifest):
         return added
     transaction = read_transaction(store, store.file(file.path, file.size), manifest)
     operation = UNKNOWN if transaction is None else transaction.operation

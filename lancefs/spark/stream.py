@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from lancefs.lance_dataset import LanceDataset
 from lancefs.scan import expressions
 from lancefs.scan.settings import BATCH_ROWS
 from lancefs.spark import filters
-from lancefs.spark.appends import appended, require_same_fields
+from lancefs.spark.appends import appended, begins, require_same_fields
 from lancefs.spark.brief_errors import brief, briefly
 from lancefs.spark.change_feed import (
     cannot_be_told,
@@ -62,6 +62,7 @@ except ImportError:
 
 _VERSION = "version"
 _COMMITTED = "committed"
+_FIRST_TIME = datetime.min.replace(tzinfo=UTC)
 # Manifests that are kept: of two versions to compare, and of the one that a micro-batch ends with.
 _KEPT = 3
 # Spark hands offsets back as it got them. Of a version that nothing was read of, and in checkpoints
@@ -121,6 +122,7 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         newest = versions[-1].version
         start, time = self.options.stream.starting_version, self.options.stream.starting_time
         if time is not None:
+            self._require_past(time, versions[-1])
             return {_VERSION: self._last_before(time, versions)}
         if start is None:
             return self._offset(versions[-1])
@@ -179,10 +181,10 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
     def _changed(self, files: Mapping[int, VersionFile], version: int) -> list[_Part]:
         """Cut what a version changed into tasks."""
-        if version > 1 and version - 1 not in files:
-            raise cannot_be_told(self.table.url, version, f"there is no version {version - 1}")
-        before = self._manifest(files[version - 1]) if version > 1 else None
         manifest, read = self._manifest(files[version]), self.options.read
+        before = self._manifest(files[version - 1]) if version - 1 in files else None
+        if before is None and not begins(self._store, files[version], manifest):
+            raise cannot_be_told(self.table.url, version, f"there is no version {version - 1}")
         added = only_added(manifest, before)
         if added is None:
             assert before is not None, "the first version only adds rows"
@@ -266,11 +268,27 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
     def _last_before(self, time: datetime, versions: Sequence[VersionFile]) -> int:
         """Return the newest version that was committed before a time; the one before all others."""
+        if time <= _FIRST_TIME:
+            return versions[0].version - 1
         earlier = Ref(as_of=time - timedelta(microseconds=1))
         try:  # the store is the directory of the branch
             return resolve(self._store, earlier).file.version
         except RefNotFound:
             return versions[0].version - 1
+
+    def _require_past(self, time: datetime, newest: VersionFile) -> None:
+        """Refuse a time that is to come: versions of until then would be read, too.
+
+        Raises:
+            ValueError: It is to come.
+        """
+        now = datetime.now(UTC)
+        if time > max(now, self._manifest(newest).timestamp):
+            raise ValueError(
+                f"startingTimestamp is {time.isoformat()}, and it is {now.isoformat()} now: name a "
+                "time that has come, with its zone unless it is in UTC; without startingTimestamp "
+                "the stream starts with the next version"
+            )
 
     @property
     def _store(self) -> Store:
@@ -296,11 +314,19 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
             "the table was written anew. Start a new stream with a new checkpoint"
         )
 
-    def _cleaned_up(self, version: int, versions: Sequence[VersionFile]) -> MissingFile:
-        oldest = min(file.version for file in versions)
+    def _cleaned_up(
+        self, version: int, versions: Sequence[VersionFile]
+    ) -> MissingFile | RefNotFound:
+        oldest, newest = versions[0], versions[-1]
+        if version < oldest.version and begins(self._store, oldest, self._manifest(oldest)):
+            return RefNotFound(
+                f"{self._store.url()}: there never was a version {version}; the branch or clone "
+                f"begins with version {oldest.version}, where a stream finds the rows that it had "
+                f"then (startingVersion = {oldest.version})"
+            )
         return MissingFile(
             f"{self.table.url}: version {version}, where the stream goes on, was cleaned up; the "
-            f"table has {oldest} to {max(file.version for file in versions)}. Read a whole version "
+            f"table has {oldest.version} to {newest.version}. Read a whole version "
             "in a batch and start a new stream (with a new checkpoint) at the version after it, "
             "and let clean-ups keep what streams have not read yet"
         )

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'la
 from pyspark.serializers import CPickleSerializer
 
 import lancefs
-from lancefs.errors import UnsupportedFeature
+from lancefs.errors import RefNotFound, UnsupportedFeature
 from lancefs.spark.data_source import LanceDataSource
 from lancefs.spark.filters import serialize
 from lancefs.spark.spark_types import arrow_schema
@@ -167,13 +167,45 @@ def test_a_stream_starts_at_a_time(spark: Any, tmp_path: Path) -> None:
         "at": committed,
         "after": committed + timedelta(microseconds=1),
         "before all": committed - timedelta(days=1),
-        "in future": committed + timedelta(days=1),
+        "the first of all times": datetime.min.replace(tzinfo=UTC),
     }.items():
         source = LanceDataSource({"path": path, "startingTimestamp": when.isoformat()})
         started[name] = source.streamReader(source.schema()).initialOffset()["version"]
-    assert started == {"at": 1, "after": 2, "before all": 0, "in future": 3}
+    assert started == {"at": 1, "after": 2, "before all": 0, "the first of all times": 0}
     run(stream(spark, path, startingTimestamp=committed.isoformat()), tmp_path)
     assert ids(spark, tmp_path) == list(range(100, 200))
+
+
+def test_a_time_that_is_to_come_is_refused(tmp_path: Path) -> None:
+    """The stream would read versions that are committed before it."""
+    path = make_table(tmp_path / "t.lance", 10)
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    source = LanceDataSource({"path": path, "startingTimestamp": tomorrow})
+    with pytest.raises(ValueError, match=r"startingTimestamp is .*name a time that has come"):
+        source.streamReader(source.schema()).initialOffset()
+
+
+@pytest.mark.parametrize("feed", ["false", "true"], ids=["appends", "change feed"])
+@pytest.mark.parametrize("kind", ["branch", "clone"])
+def test_a_branch_or_clone_begins_with_the_rows_that_it_had(
+    tmp_path: Path, kind: str, feed: str
+) -> None:
+    path = make_table(tmp_path / "t.lance", 10, enable_stable_row_ids=True)
+    append(path, 10, 10)
+    if kind == "branch":
+        options = {"path": path, "branch": "exp", "readChangeFeed": feed}
+        lance.dataset(path).create_branch("exp").insert(rows(20, 5))
+    else:
+        options = {"path": str(tmp_path / "c.lance"), "readChangeFeed": feed}
+        lance.dataset(path).shallow_clone(options["path"], 2).insert(rows(20, 5))
+    source = LanceDataSource({**options, "startingTimestamp": "2020-01-01"})
+    reader = source.streamReader(source.schema())
+    parts = reader.partitions(reader.initialOffset(), {"version": 3})
+    batches = [batch for part in parts for batch in reader.read(part)]
+    assert sorted(i for batch in batches for i in batch["id"].to_pylist()) == [*range(25)]
+    source = LanceDataSource({**options, "startingVersion": "1"})
+    with pytest.raises(RefNotFound, match=r"never was a version 1; .* begins with version 2"):
+        source.streamReader(source.schema()).initialOffset()
 
 
 def test_columns_and_branch_are_options_of_a_stream(spark: Any, tmp_path: Path) -> None:
@@ -187,8 +219,6 @@ def test_columns_and_branch_are_options_of_a_stream(spark: Any, tmp_path: Path) 
 
 
 def test_a_cleaned_up_start_is_said_to_be_one(spark: Any, tmp_path: Path) -> None:
-    from datetime import timedelta
-
     path = make_table(tmp_path / "t.lance", 100)
     for number in range(1, 4):
         append(path, number * 100, 100)
