@@ -1,8 +1,9 @@
 """Which columns of strings a query takes by groups of rows with the same values, as its text tells.
 
 These are the columns by which it groups, `GROUP BY level, host`, where those are several, and
-DuckDB aggregates before it joins what stands for them; and where it aggregates, those that a
-function tests, `WHERE starts_with(host, 'eu-')`, which is then computed for each value once.
+DuckDB aggregates before it joins what stands for them. Where it aggregates, they are also those of
+which a function computes something, `WHERE starts_with(host, 'eu-')` and `GROUP BY upper(host)`,
+which is then computed for each value once.
 
 This is a guess about speed only: what a name stands for has the same rows and columns either way,
 see `sources.groups`. So a text need not tell all that a query does.
@@ -11,10 +12,11 @@ see `sources.groups`. So a text need not tell all that a query does.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from duckdb_adapter.identifiers import fold
+from duckdb_adapter.queries.function_names import AGGREGATES, COLLECTING
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.trees import (
     aggregates,
@@ -28,7 +30,9 @@ from duckdb_adapter.queries.trees import (
 )
 
 # A statement without any of these is not parsed.
-_MAY_GROUP = re.compile(r"\bgroup\s+by\b|\bwhere\b", re.IGNORECASE)
+_MAY_GROUP = re.compile(
+    rf"\bgroup\s+by\b|\bwhere\b|\b({'|'.join(sorted(AGGREGATES))})\b", re.IGNORECASE
+)
 _MIN_GROUPED = 2
 # What DuckDB 2.0 aggregates before a join (its `partial_aggregate_pushdown`): of one argument,
 # without DISTINCT, FILTER or order, or `count(*)` beside another one; and what it never does so. A
@@ -47,35 +51,81 @@ _ABOVE_JOINS = {
     *("approx_top_k", "regr_avgx", "regr_avgy", "regr_count", "regr_intercept", "regr_r2"),
     *("regr_slope", "regr_sxx", "regr_sxy", "regr_syy", "mode", "histogram", "entropy"),
 }
+# Functions that make a value of those of a group; those to which the order of rows is something.
+_AGGREGATES = _BELOW_JOINS | _ABOVE_JOINS | AGGREGATES | COLLECTING
+_IN_ORDER = _AGGREGATES - AGGREGATES
+# Functions that DuckDB computes for each row, also of dictionaries: most of them may fail.
+_BY_ROW = {
+    *("regexp_matches", "regexp_full_match", "regexp_extract_all", "left", "right", "lpad", "rpad"),
+    *("translate", "base64", "to_base64", "format", "printf", "repeat", "strlen", "unicode", "ord"),
+    *("array_slice", "list_slice", "jaccard", "if", "nullif"),
+}
 # Columns by which rows are grouped, beside those of strings.
 _MAX_OTHERS = 1
 # Operators that scans test, see `likes`.
 _SCANNED = {"~~", "~~*", "^@"}
 
 
-def group_keys(query: TableQuery, encoded: Collection[str]) -> list[str]:
-    """Return columns by which a query groups, or that a function tests, and no comparison.
+class GroupKeys(NamedTuple):
+    """Columns of strings that a query takes by groups of rows with the same values.
+
+    Attributes:
+        columns: Those by which it groups, or of which a function computes something.
+        are_joined_last: Whether DuckDB aggregates before it joins what stands for them.
+        takes_any_order: Whether the order of rows is nothing to the query.
+    """
+
+    columns: list[str]
+    are_joined_last: bool
+    takes_any_order: bool
+
+
+def group_keys(query: TableQuery, encoded: Collection[str]) -> GroupKeys | None:
+    """Return columns by which a query groups, or of which it computes something, and no comparison.
 
     Args:
         query: The query, which names the table or a view of it.
         encoded: The columns that may be returned.
 
     Returns:
-        An empty list if that would not pay, or the query reads the table twice.
+        None if that would not pay, or the query reads the table twice.
     """
     columns = {fold(column): column for column in encoded}
     if len(columns) < len(encoded) or _MAY_GROUP.search(query.text) is None:
-        return []
+        return None
     lower = query.text.lower()
     is_named = any(column in lower for column in columns)
     select = _select_from(query) if is_named else None
     if select is None:
-        return []
-    computed, compared = _tested(select.get("where_clause"), columns)
-    keys = _grouped_below_joins(select, query.columns, columns.keys() - compared)
+        return None
+    tested, compared = _tested(select.get("where_clause"), columns)
+    strings = columns.keys() - compared
+    keys = _grouped_below_joins(select, query.columns, strings)
+    are_joined_last = bool(keys)
+    shown = [select[part] for part in ("select_list", "group_expressions", "having", "modifiers")]
+    calls = [*_calls_in(shown)]
+    in_order = any(call["function_name"].lower() in _IN_ORDER for call in calls)
+    takes_any_order = query.names(select["from_table"]) and not in_order  # a view may have a LIMIT
     if aggregates(select):  # a join changes the order of rows
-        keys += [key for key in computed if key not in keys and key not in compared]
-    return [columns[key] for key in keys]
+        keys += [key for key in tested if key not in compared]
+        if takes_any_order and not are_joined_last:
+            keys += _computed(calls, query.columns, strings)
+    names = [columns[key] for key in dict.fromkeys(keys)]
+    return GroupKeys(names, are_joined_last, takes_any_order) if names else None
+
+
+def _computed(
+    calls: Sequence[Mapping[str, Any]], columns: Mapping[str, str], strings: Collection[str]
+) -> list[str]:
+    """Return the columns of strings of which functions of single values compute something alone."""
+    found = list[str]()
+    for call in calls:
+        if not _names_in(call).isdisjoint(_AGGREGATES | _BY_ROW):
+            continue
+        parts = [each for each in expressions_in(call) if each["class"] == "COLUMN_REF"]
+        names = {column_of(each, columns) for each in parts}
+        found += [name for name in names if len(names) == 1 and name is not None]
+    return [name for name in found if name in strings]
 
 
 def _tested(where: Any, columns: Mapping[str, str]) -> tuple[list[str], set[str]]:
@@ -86,8 +136,8 @@ def _tested(where: Any, columns: Mapping[str, str]) -> tuple[list[str], set[str]
         parts = list(expressions_in(term))
         found = [column_of(each, columns) for each in parts if each["class"] == "COLUMN_REF"]
         names = {column for column in found if column is not None}
-        calls = {each["function_name"] for each in parts if each["class"] == "FUNCTION"}
-        is_alone = len(names) == 1 and None not in found
+        calls = _names_in(term)
+        is_alone = len(names) == 1 and None not in found and calls.isdisjoint(_BY_ROW)
         if is_alone and calls - _SCANNED and all(each["class"] != "SUBQUERY" for each in parts):
             computed += names
         else:
@@ -116,6 +166,11 @@ def _grouped_below_joins(
 def _calls_in(node: Any) -> Iterator[Mapping[str, Any]]:
     """Yield the calls of functions in a node."""
     return (each for each in expressions_in(node) if each["class"] == "FUNCTION")
+
+
+def _names_in(node: Any) -> set[str]:
+    """Return the names of functions that are called in a node, in lower case."""
+    return {call["function_name"].lower() for call in _calls_in(node)}
 
 
 def _is_aggregate(call: Mapping[str, Any]) -> bool:

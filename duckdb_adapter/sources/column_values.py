@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckdb_adapter.sources.rows import Rows
-from duckdb_adapter.sources.value_counter import MAX_VALUES, ValueCounter, strides_of
+from duckdb_adapter.sources.value_counter import ValueCounter, strides_of
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.datafile.constants import array_of
 from lancefs.datafile.logical_types import decimal64_type
@@ -26,6 +26,8 @@ from lancefs.table.per_version import PerVersion
 # A shorter table is read with all its rows. To look at the values of a longer one takes seconds,
 # which somebody who wants the plan only should not wait for.
 MIN_ROWS, MAX_ROWS = 2 * BATCH_ROWS, 512 * 1024 * 1024
+# Values in the dictionaries of a column, which are read sooner than its rows.
+_MAX_ITEMS = 8 * 1024
 # Rows of which the values are looked at first.
 _PROBED_ROWS = 8 * 1024
 # Rows of a batch, each of which costs some Python.
@@ -209,10 +211,10 @@ def _items(dataset: LanceDataset, column: str) -> pa.Array | None:
         return None
     for reader in version.readers:
         found = stored_items(reader, version.field(column))
-        if found is None or len(found) > MAX_VALUES:
+        if found is None or len(found) > _MAX_ITEMS:
             return None
         items |= dict.fromkeys(found.to_pylist())
-    return array_of([*items], pa.string()) if len(items) <= MAX_VALUES else None
+    return array_of([*items], pa.string()) if len(items) <= _MAX_ITEMS else None
 
 
 def _count(dataset: LanceDataset, paths: Sequence[str]) -> CombinationCounts | None:

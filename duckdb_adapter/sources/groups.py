@@ -1,11 +1,11 @@
-"""The rows of a table for a query that groups by several columns of strings with few values.
+"""The rows of a table for a query that groups by columns of strings with few values, or computes.
 
-DuckDB hashes the strings of each row: it keeps the hashes of dictionaries of its own, but those of
-Arrow arrays have no identity for it. By numbers it groups several times as quickly. So the columns
-come as one number for each combination of their values, and the name of the table stands for a join
-with a small table of the combinations. DuckDB 2.0 aggregates below such a join where it can (its
-`partial_aggregate_pushdown`); elsewhere it keeps the hashes of what the join adds. The query that
-the name stands for has the same rows and columns as the table.
+DuckDB hashes the strings of each row, and computes functions of them: of dictionaries of its own it
+does so for each value once, but those of Arrow arrays have no identity for it. So the columns come
+as one number for each combination of their values, and the name of the table stands for a join with
+a small table of the combinations. DuckDB 2.0 aggregates below such a join where it can (its
+`partial_aggregate_pushdown`); elsewhere what the join adds are such dictionaries, if DuckDB joins
+by an array. The query that the name stands for has the same rows and columns as the table.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from duckdb_adapter.sources.column_values import MAX_ROWS
 from duckdb_adapter.sources.combinations import Combinations, few_combinations
 from duckdb_adapter.sources.replacement import TableOf
 from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows, RowSource
+from duckdb_adapter.sources.value_counter import MAX_COMBINATIONS
 from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
@@ -34,6 +35,8 @@ GROUP = "__lance_group"
 _READER, _COMBINATIONS = "grouped reader", "groups"
 # A shorter table is grouped by its strings: to look at the values of columns costs some time, too.
 _MIN_ROWS = 512 * 1024
+# More combinations than these DuckDB does not treat as a dictionary, which it would compute once.
+_MAX_COMPUTED = 8 * 1024
 
 
 class GroupedRows(RowSource):
@@ -42,11 +45,13 @@ class GroupedRows(RowSource):
     Args:
         rows: The rows.
         combinations: The combinations of values of the columns.
+        has_ranges: Whether DuckDB is told the range of the numbers, by which it joins by an array.
     """
 
-    def __init__(self, rows: Rows, combinations: Combinations) -> None:
+    def __init__(self, rows: Rows, combinations: Combinations, has_ranges: bool = False) -> None:
         self.rows = rows
         self._combinations = combinations
+        self._has_ranges = has_ranges
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -71,6 +76,13 @@ class GroupedRows(RowSource):
             quoted(field.name) for field in self.rows.schema if field.name != COUNT_COLUMN
         )
         rows, groups = table_of(_READER), table_of(_COMBINATIONS)
+        if self._has_ranges:
+            number = f"system.main.mod({GROUP}, {self._combinations.count}::INTEGER)"
+            sides = [
+                f"(SELECT * REPLACE ({number} AS {GROUP}) FROM {side})" for side in (rows, groups)
+            ]
+            # Each number has its strings. Of a left join, DuckDB 2.0 makes no array.
+            return f"SELECT {columns} FROM {' JOIN '.join(sides)} USING ({GROUP})"
         # A left join, below which DuckDB aggregates anything: below an inner one, which may remove
         # rows, only what cannot fail.
         return f"SELECT {columns} FROM {rows} LEFT JOIN {groups} USING ({GROUP})"
@@ -86,7 +98,8 @@ class GroupedRows(RowSource):
 
     def for_scan(self, needs_all: bool) -> GroupedRows:
         """Return the rows as DuckDB 2.0 scans them; see `RowSource.for_scan`."""
-        return GroupedRows(self.rows.for_scan(needs_all), self._combinations)
+        rows = self.rows.for_scan(needs_all)
+        return GroupedRows(rows, self._combinations, self._has_ranges)
 
     def can_filter(self, column: str) -> bool:
         """Whether filters may speak of a column: not of the numbers."""
@@ -135,7 +148,21 @@ def group_by_codes(rows: Rows, query: TableQuery) -> Rows | GroupedRows:
         return rows
     names, keys = rows.schema.names, group_keys(query, rows.encoded)
     folded = {fold(each) for each in names}  # DuckDB renames columns that are spelled alike
-    if not keys or len(folded) < len(names) or GROUP in folded:
+    if keys is None or len(folded) < len(names) or GROUP in folded:
         return rows
-    combinations = few_combinations(rows.dataset, keys)
-    return rows if combinations is None else GroupedRows(rows, combinations)
+    if keys.are_joined_last:
+        combinations = few_combinations(rows.dataset, keys.columns)
+        return rows if combinations is None else GroupedRows(rows, combinations)
+    most = _MAX_COMPUTED if keys.takes_any_order else MAX_COMBINATIONS
+    found = _fitting(rows.dataset, keys.columns, most)
+    return rows if found is None else GroupedRows(rows, found, keys.takes_any_order)
+
+
+def _fitting(dataset: LanceDataset, columns: Sequence[str], most: int) -> Combinations | None:
+    """Return the combinations of as many columns, the first ones first, as have few of them."""
+    fitting: Combinations | None = None
+    for column in columns:
+        before = [] if fitting is None else fitting.columns
+        found = few_combinations(dataset, [*before, column])
+        fitting = fitting if found is None or found.count > most else found
+    return fitting

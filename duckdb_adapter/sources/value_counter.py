@@ -8,9 +8,11 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import mask_of, numbers_of
 from lancefs.datafile.buffers import Array, Ints
+from lancefs.datafile.constants import array_of, scalar_of
 from lancefs.datafile.kernels import add_positions, count_sums
 
 MAX_VALUES = 4 * 1024
@@ -96,6 +98,8 @@ class StringCodes:
 
     def __init__(self, values: Iterable[str | None] = ()) -> None:
         self.values = {value: position for position, value in enumerate(values)}
+        # All of them in the order of their positions, as Arrow looks them up.
+        self._known: pa.Array | None = None
         # The last items, which many batches share, and their positions, then that of null.
         self._last: tuple[pa.Array, Array] | None = None
 
@@ -108,7 +112,7 @@ class StringCodes:
             self.values.setdefault(value, len(self.values))
         if array.indices.null_count:
             self.values.setdefault(None, len(self.values))
-        self._last = None
+        self._known = self._last = None
         return len(self.values) <= MAX_VALUES
 
     def add(self, array: pa.DictionaryArray, stride: int, sums: Array) -> Array | None:
@@ -119,9 +123,11 @@ class StringCodes:
 
     def _positions_of(self, items: pa.Array) -> Array:
         if self._last is None or not self._last[0].equals(items):
-            values = [*items.to_pylist(), None]
-            positions = [self.values.get(value, _UNKNOWN) for value in values]
-            self._last = items, np.array(positions, np.int32)
+            if self._known is None or self._known.type != items.type:
+                self._known = array_of([*self.values], items.type)
+            found = pc.fill_null(pc.index_in(items, self._known), scalar_of(_UNKNOWN, pa.int32()))
+            of_null = self.values.get(None, _UNKNOWN)
+            self._last = items, np.append(numbers_of(found), np.int32(of_null))
         return self._last[1]
 
 

@@ -87,10 +87,27 @@ TESTED = [
     "SELECT count(*), sum(bytes) FROM {t} WHERE starts_with(host, 'host-01')",
     "SELECT max(id) FROM {t} WHERE upper(zone) = 'Ä' AND id > 100",
     "SELECT level, count(*) FROM {t} WHERE upper(host) LIKE '%-01%' GROUP BY level ORDER BY 1",
-    "SELECT host, count(*) FROM {t} WHERE regexp_matches(host, '-0[13]') GROUP BY 1 ORDER BY 1",
+    "SELECT host, count(*) FROM {t} WHERE replace(host, '-', '+') LIKE '%+01%' GROUP BY 1 "
+    "ORDER BY 1",
     "SELECT level, host, avg(id) FROM {t} WHERE length(host) > 3 AND host NOT LIKE '%3' "
     "GROUP BY ALL ORDER BY ALL",
     "SELECT count(*) FROM {t} WHERE coalesce(level, 'none') = 'none' OR level || 'x' = 'infox'",
+]
+# Those that compute something of a column beside other columns.
+COMPUTED = [
+    "SELECT upper(level), host, avg(id) FROM {t} GROUP BY ALL ORDER BY ALL",
+    "SELECT upper(host) AS host, max(latency) FROM {t} GROUP BY ALL ORDER BY ALL",
+    "SELECT regexp_extract(host, '[0-9]+') AS n, sum(bytes) FROM {t} GROUP BY n ORDER BY n",
+    "SELECT sum(length(zone) * bytes), count(DISTINCT reverse(host)), max(level) FROM {t}",
+    "SELECT count(*) FILTER (WHERE host LIKE '%-01%'), avg(price) FROM {t} WHERE id > 50",
+    "SELECT level, sum(CASE WHEN starts_with(host, 'host-0') THEN bytes END) FROM {t} "
+    "GROUP BY level HAVING count(*) > 10 ORDER BY lower(level) DESC",
+    "SELECT max(id) FROM {t} GROUP BY split_part(host, '-', 2) ORDER BY ALL",
+    "SELECT coalesce(level, 'none') || '!' AS l, t.zone, min(id) FROM {t} AS t GROUP BY ALL "
+    "ORDER BY ALL",
+    "SELECT length(host), max(id) FROM {t} WHERE starts_with(host, 'host-01') AND bytes > 7 "
+    "GROUP BY ROLLUP (length(host)) ORDER BY ALL",
+    "SELECT * FROM (SELECT ascii(zone) AS a, sum(id) FROM {t} GROUP BY a) ORDER BY ALL",
 ]
 
 
@@ -107,6 +124,38 @@ def test_conditions_are_computed_for_each_value_once(native: Any, table: Path, q
     con = connect("install")
     assert_same_rows(con, native, table, query)
     assert _is_grouped(con, query.format(t=f"'{table}'"))
+
+
+@pytest.mark.parametrize("query", COMPUTED)
+def test_functions_are_computed_for_each_value_once(native: Any, table: Path, query: str) -> None:
+    """DuckDB does so for what a join by an array adds, which is an inner join."""
+    con = connect("install")
+    assert_same_rows(con, native, table, query)
+    assert _is_grouped(con, query.format(t=f"'{table}'"))
+    ((_, plan),) = con.execute("EXPLAIN " + query.format(t=f"'{table}'")).fetchall()
+    assert "INNER" in plan
+
+
+def test_functions_fail_for_values_of_rows_that_are_left(native: Any, table: Path) -> None:
+    """Not for those that only other rows have."""
+    con = connect("install")
+    query = "SELECT strptime(zone, '%Y') AS y, max(id) FROM {t} WHERE id < 0 GROUP BY y"
+    assert_same_rows(con, native, table, query)
+    assert _is_grouped(con, query.format(t=f"'{table}'"))
+    failing = query.replace("id < 0", "id > 0").format(t=f"'{table}'")
+    with pytest.raises(duckdb.InvalidInputException, match="Could not parse string"):
+        con.execute(failing).fetchall()
+
+
+def test_of_columns_with_many_combinations_some_are_numbered(
+    native: Any, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "_MAX_COMPUTED", 30)
+    con = connect("install")
+    for computed, is_grouped in (("upper(level), upper(host), lower(zone)", True), ("host", False)):
+        query = f"SELECT {computed}, upper(host), avg(id) FROM {{t}} GROUP BY ALL ORDER BY ALL"
+        assert_same_rows(con, native, table, query)
+        assert _is_grouped(con, query.format(t=f"'{table}'")) == is_grouped
 
 
 @pytest.mark.parametrize("value", ["bytes", "price * 2", "price * (1 - price)", "id + bytes"])
@@ -137,7 +186,12 @@ OTHERS = [
     "SELECT level, count(*) FROM {t} GROUP BY level ORDER BY ALL",
     "SELECT level, bytes % 3, count(*) FROM {t} GROUP BY ALL ORDER BY ALL",
     "SELECT level, host, count(*) FROM {t} WHERE level = 'info' GROUP BY ALL ORDER BY ALL",
-    "SELECT upper(level), host, count(*) FROM {t} GROUP BY ALL ORDER BY ALL",
+    "SELECT upper(level) AS l, arg_max(bytes, id), min(id) FROM {t} GROUP BY l ORDER BY ALL",
+    "SELECT upper(level), host, max(id) FROM {t} WHERE level >= 'e' GROUP BY ALL ORDER BY ALL",
+    "SELECT level || host AS l, max(id) FROM {t} GROUP BY l ORDER BY ALL",
+    "SELECT upper(level) AS l, id FROM {t} ORDER BY id LIMIT 5",
+    "SELECT upper(left(host, 4)), max(id) FROM {t} GROUP BY ALL ORDER BY ALL",
+    "SELECT host, max(id) FROM {t} WHERE regexp_matches(host, '-0[13]') GROUP BY 1 ORDER BY 1",
     "SELECT level, host FROM {t} ORDER BY id LIMIT 5",
     "SELECT id, host FROM {t} WHERE starts_with(host, 'host-01')",
     "SELECT id FROM {t} WHERE upper(host) LIKE '%-01%' LIMIT 9",
