@@ -30,9 +30,11 @@ from lancefs.scan.pace import Pace
 from lancefs.scan.planning import ScanPlan
 from lancefs.scan.request import ScanRequest
 from lancefs.scan.scheduling import decode_ahead, decode_here, do_each
+from lancefs.storage import counting
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_readers import by_fragment, positions_of
 from lancefs.table.fragment_run import runs_with
+from lancefs.table.opening import open_together
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
@@ -299,7 +301,8 @@ class Scan:
 
     def _take_positions(self, positions: Ints) -> Iterator[pa.RecordBatch]:
         """Decode rows by their positions among the live rows of the scan."""
-        return self._take_offsets(self._do_each(_to_offsets, self._split_positions(positions)))
+        do = self._open_and_find if self._is_remote else _to_offsets
+        return self._take_offsets(self._do_each(do, self._split_positions(positions)))
 
     def _take_offsets(
         self, wanted: Iterable[tuple[FragmentReader, Ints]]
@@ -313,9 +316,19 @@ class Scan:
 
         The requests of a remote table's fragments are under way together.
         """
-        fragments, most = self._request.fragments, self._request.settings.remote_prefetch
-        is_remote = bool(fragments) and not fragments[0].is_local
-        return do_each(do, items, most if is_remote else 1)
+        return do_each(do, items, self._request.settings.remote_prefetch if self._is_remote else 1)
+
+    @property
+    def _is_remote(self) -> bool:
+        fragments = self._request.fragments
+        return bool(fragments) and not fragments[0].is_local
+
+    def _open_and_find(self, part: tuple[FragmentReader, Ints]) -> tuple[FragmentReader, Ints]:
+        """Do as `_to_offsets`; open the files that the rows are read from in the same round."""
+        with counting() as counters:
+            open_together([part[0]], self._request.fields)
+        self._request.stats.add_reads(counters)
+        return _to_offsets(part)
 
     def _split_positions(self, rows: Ints) -> Iterator[tuple[FragmentReader, Ints]]:
         """Yield the fragments with rows at given positions, and the positions in each of them."""

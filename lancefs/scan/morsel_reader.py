@@ -34,6 +34,7 @@ from lancefs.storage import counting
 from lancefs.table import decimal64_columns
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
+from lancefs.table.opening import open_together
 
 if TYPE_CHECKING:
     from lancefs.index.claims import IndexClaim
@@ -76,6 +77,7 @@ class MorselReader:
             One batch; several where the rows turn out to be large.
         """
         with counting() as counters:
+            self._open(fragment, self.request.fields)
             batches = self._take(fragment, offsets)
         self.request.stats.add_morsel(fragment.fragment_ids, len(offsets), counters)
         return batches
@@ -111,10 +113,16 @@ class MorselReader:
             UnsupportedFeature: A file uses something that this release does not read.
         """
         with counting() as counters:
+            self._open(morsel.fragment, self.request.filter_fields or self.request.fields)
             decoded = self._read_fitting(morsel, pace)
         self.request.stats.add_morsel(morsel.fragment.fragment_ids, decoded.morsel.rows, counters)
         self.mapped.watch(morsel.fragment)
         return decoded
+
+    def _open(self, fragment: FragmentReader | FragmentRun, fields: Sequence[Field]) -> None:
+        """Open the files that columns of a remote fragment are read from, in one round."""
+        if not isinstance(fragment, FragmentRun):  # whose fragments are local
+            open_together([fragment], fields)
 
     def fit(self, morsel: Morsel, pace: Pace) -> Morsel:
         """Return as many rows of a morsel as are decoded together, by the estimate.

@@ -52,11 +52,19 @@ class ScanStats:
         with self._lock:
             self.morsels += 1
             self.rows_decoded += rows
-            self.pages += counters.pages
-            self.requests += counters.requests
-            self.bytes += counters.bytes
+            self._add(counters)
             self._seen.update(fragments)
             self.fragments = len(self._seen)
+
+    def add_reads(self, counters: ReadCounters) -> None:
+        """Count what was read before rows were decoded; threads may call this at the same time."""
+        with self._lock:
+            self._add(counters)
+
+    def _add(self, counters: ReadCounters) -> None:
+        self.pages += counters.pages
+        self.requests += counters.requests
+        self.bytes += counters.bytes
 
     def add_batch(self, rows: int) -> None:
         """Count a batch that is returned."""

@@ -5,7 +5,7 @@ Kernels (`datafile.kernels`) read files, and files of directories, that were ope
 
 from lancefs.storage.byte_ranges import ByteRange, Bytes, SparseRanges
 from lancefs.storage.counters import count_bytes, count_pages, counting
-from lancefs.storage.file import SMALL, TAIL, File, forget, holding_tails, read_all
+from lancefs.storage.file import SMALL, TAIL, File, forget, holding_tails, prefetch, read_all
 from lancefs.storage.local_folders import opened_folder, read_folder, read_joined
 from lancefs.storage.open_files import (
     READ_PLAIN,
@@ -38,6 +38,7 @@ __all__ = [
     "holding_tails",
     "identity_numbers",
     "opened_folder",
+    "prefetch",
     "read_all",
     "read_folder",
     "read_joined",

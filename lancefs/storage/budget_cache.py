@@ -75,6 +75,11 @@ class BudgetCache(Generic[K, V]):
             with suppress(_Interrupted):  # make it in this thread then
                 return others.result()
 
+    def __contains__(self, key: K) -> bool:
+        """Return whether a value is cached. The value does not count as used."""
+        with self._lock:
+            return key in self._entries
+
     def peek(self, key: K) -> V | None:
         """Return the cached value of a key, or None. The value counts as used."""
         with self._lock:

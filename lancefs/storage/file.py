@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lancefs.errors import CorruptFile, MissingFile, ReadFailed, cause
+from lancefs.errors import CorruptFile, LanceError, MissingFile, ReadFailed, cause
 from lancefs.forks import cached_property
 from lancefs.masking import mask_secrets
 from lancefs.storage.budget_cache import BudgetCache
@@ -31,6 +31,8 @@ TAIL = 64 * 1024
 SMALL = 1024 * 1024
 # Bytes of footers, manifests and deletion vectors of remote files that a process caches.
 CACHE_BUDGET = 64 * 1024 * 1024
+# Memory of an entry of the cache besides its bytes, about.
+_ENTRY_BYTES = 500
 
 # Key: id of the filesystem, path, size, stamp, part of the file. Filesystems that fsspec considers
 # equal may hold different files, hence the id; the value refers to the filesystem, so that no other
@@ -217,7 +219,7 @@ class File:
             return read()
         fs = self.store.fs
         return _CACHE.get(
-            self._key(*part), lambda: (fs, read()), lambda entry: len(entry[1]) + 500
+            self._key(*part), lambda: (fs, read()), lambda entry: len(entry[1]) + _ENTRY_BYTES
         )[1]
 
     def _key(self, *part: object) -> tuple[object, ...]:
@@ -419,6 +421,83 @@ def holding_tails(files: Sequence[File]) -> Iterator[None]:
     finally:
         for file in remote:
             file._held = None
+
+
+def prefetch(ends: Sequence[File], wholes: Sequence[File]) -> None:
+    """Fetch parts of remote files in one round of requests, and cache them for the next reads.
+
+    Of whole files, what does not come is left to the read that needs it, since a store may refuse
+    a range that reaches beyond the end.
+
+    Args:
+        ends: Files of known size whose ends are wanted, as `File.read_tail` reads them.
+        wholes: Files of unknown size that are wanted whole, as `File.read_whole` reads them; they
+            come if they are small.
+
+    Raises:
+        MissingFile: A file whose end is wanted does not exist.
+        ReadFailed: A request failed, also after retries.
+    """
+    found = [*map(_AheadPart.end_of, ends), *map(_AheadPart.whole_of, wholes)]
+    wanted = {one.key: one for one in found if one is not None}
+    if len(wanted) < 2:
+        return  # the read itself is the one round
+    by_store: dict[Store, list[_AheadPart]] = {}
+    for one in wanted.values():
+        by_store.setdefault(one.file.store, []).append(one)
+    for store, parts in by_store.items():
+        answers = store.try_fetch([(one.file.path, one.start, one.end) for one in parts])
+        for one, data in zip(parts, answers, strict=True):
+            if not isinstance(data, LanceError):
+                one.keep(data)
+            elif one.is_end:
+                raise data
+
+
+class _AheadPart(NamedTuple):
+    """A part of a remote file that is fetched ahead, and its place in the cache.
+
+    Attributes:
+        file: The file.
+        start: The first byte.
+        end: The byte after the last one.
+        key: Key of the cache.
+        is_end: Whether it is the end of the file, else the whole.
+    """
+
+    file: File
+    start: int
+    end: int
+    key: tuple[object, ...]
+    is_end: bool
+
+    @classmethod
+    def end_of(cls, file: File) -> _AheadPart | None:
+        """Return the end of a file; None where it cannot be cached, or is."""
+        if file.store.is_local or file._size is None or file.stamp is None:
+            return None
+        start = file.tail_start(TAIL, file._size)
+        key = file._key("tail", start)
+        return None if key in _CACHE else cls(file, start, file._size, key, True)
+
+    @classmethod
+    def whole_of(cls, file: File) -> _AheadPart | None:
+        """Return a whole file; None where it cannot be cached, or is."""
+        if file.store.is_local or file._size is not None or file.stamp is None:
+            return None
+        key = file._key("whole")
+        return None if key in _CACHE else cls(file, 0, SMALL, key, False)
+
+    def keep(self, data: Bytes) -> None:
+        """Cache the part if it is complete; the end counts as read, as if it were read now."""
+        wanted = self.end - self.start
+        if len(data) != wanted if self.is_end else not 0 < len(data) < wanted:
+            return
+        counters = counters_in_use() if self.is_end else None
+        if counters is not None:
+            counters.requests += 1
+            counters.bytes += len(data)
+        _CACHE.put(self.key, (self.file.store.fs, data), len(data) + _ENTRY_BYTES)
 
 
 def _check_bounds(file: File, ranges: Sequence[ByteRange]) -> None:

@@ -269,6 +269,45 @@ class Store:
             assert len(results[-1]) == end - start
         return results
 
+    def try_fetch(self, requests: Sequence[tuple[str, int, int]]) -> list[Bytes | LanceError]:
+        """Fetch byte ranges of files as far as they are there, concurrently if the filesystem can.
+
+        Args:
+            requests: As for `fetch`, none larger than `LARGEST_REQUEST`; a range may reach beyond
+                the end of its file.
+
+        Returns:
+            The bytes of each range, fewer where the file ends in it; where the store refused, the
+            error.
+
+        Raises:
+            ReadFailed: A request failed, also after retries.
+        """
+        parts = [(path, (start, end)) for path, start, end in requests]
+        fetched: dict[int, Bytes | LanceError] = {}
+        pending = list(range(len(parts)))
+        tries = Attempts(f"{len(parts)} ranges of {self.url()}")
+        for is_last in tries:
+            answers = self._cat([parts[index] for index in pending])
+            failed = []
+            for index, answer in zip(pending, answers, strict=True):
+                if not isinstance(answer, Exception):
+                    fetched[index] = np.frombuffer(answer, dtype=np.uint8)
+                    continue
+                error = self._error_of(answer, *parts[index])
+                error.__cause__ = cause(answer)
+                if not is_transient(answer):
+                    fetched[index] = error
+                elif is_last:
+                    raise error
+                else:
+                    tries.note(answer)
+                    failed.append(index)
+            pending = failed
+            if not pending:
+                break
+        return [fetched[index] for index in range(len(parts))]
+
     def _fetch_parts(self, parts: Sequence[tuple[str, ByteRange]]) -> list[bytes]:
         """Fetch ranges of files; retry only the ranges that failed."""
         fetched: dict[int, bytes] = {}
@@ -310,10 +349,8 @@ class Store:
     def _check_answer(self, answer: Any, path: str, part: ByteRange) -> LanceError | None:
         """Check that the answer to a request is the bytes of the range; return the error if not."""
         url, (start, end) = self.url(path), part
-        if isinstance(answer, FileNotFoundError):
-            return MissingFile.of(url, self.version)
         if isinstance(answer, BaseException):
-            return ReadFailed(f"{url}: bytes {start}–{end}: {message_of(answer)}")
+            return self._error_of(answer, path, part)
         if len(answer) > end - start:
             return ReadFailed(
                 f"{url}: bytes {start}–{end}: the store gave {len(answer)} bytes; {NO_PARTS}"
@@ -324,6 +361,12 @@ class Store:
             error.path = url
             return error
         return None
+
+    def _error_of(self, error: BaseException, path: str, part: ByteRange) -> LanceError:
+        """Return the error for a range that could not be fetched."""
+        if isinstance(error, FileNotFoundError):
+            return MissingFile.of(self.url(path), self.version)
+        return ReadFailed(f"{self.url(path)}: bytes {part[0]}–{part[1]}: {message_of(error)}")
 
 
 def _may_come(answer: Any, start: int, end: int) -> bool:

@@ -43,6 +43,7 @@ from lancefs.table.correspondence import Correspondence, correspond
 from lancefs.table.fragments import Fragment
 from lancefs.table.manifest import made_anew
 from lancefs.table.open_version import OpenVersion
+from lancefs.table.opening import open_together
 from lancefs.table.row_ids import Ids
 from lancefs.table.row_metadata import CREATED_AT, ROW_ID
 from lancefs.table.row_values import unmatched
@@ -52,6 +53,7 @@ from lancefs.table.version_rows import (
     VersionRows,
     concatenated,
     encoded_rows,
+    for_each,
     ids_of,
     in_order,
     live_rows,
@@ -258,16 +260,33 @@ class _Comparison:
 
     def _collect(self) -> None:
         old = {one.id: position for position, one in enumerate(self.since.manifest.fragments)}
+        changed: list[tuple[int | None, int]] = []
         for position, fragment in enumerate(self.until.manifest.fragments):
             before = old.get(fragment.id)
             if before is None or not is_same(self.since.manifest.fragments[before], fragment):
-                self._new.append(self._shared(self.until, live_rows(self.until, position)))
+                changed.append((None, position))
                 continue
             del old[fragment.id]
-            if self.since.manifest.fragments[before] != fragment:
+            if self._may_differ(self.since.manifest.fragments[before], fragment):
+                changed.append((before, position))
+        gone = sorted(old.values())
+        self._open([*gone, *(one for one, _ in changed if one is not None)], changed)
+        for before, position in changed:
+            if before is None:
+                self._new.append(self._shared(self.until, live_rows(self.until, position)))
+            else:
                 self._collect_from(before, position)
-        for position in sorted(old.values()):
+        for position in gone:
             self._old.append(self._shared(self.since, live_rows(self.since, position)))
+
+    def _open(self, old: Sequence[int], new: Sequence[tuple[int | None, int]]) -> None:
+        """Open the files of the fragments that differ in few rounds of requests, if remote."""
+        if self.until.files.store.is_local:
+            return
+        pairs = self.columns.pairs
+        fields = [one for pair in pairs for one in (pair.old, pair.field) if one is not None]
+        readers = [self.since.readers[position] for position in old]
+        open_together([*readers, *(self.until.readers[position] for _, position in new)], fields)
 
     def _shared(self, version: OpenVersion, rows: VersionRows) -> VersionRows:
         """Return the rows that are compared here."""
@@ -276,17 +295,28 @@ class _Comparison:
     def _collect_from(self, before: int, position: int) -> None:
         """Collect the rows that may have changed in a fragment of both versions."""
         old, new = self.since.readers[before], self.until.readers[position]
-        gone = rows_at(before, np.setdiff1d(new.deleted, old.deleted))
-        come = rows_at(position, np.setdiff1d(old.deleted, new.deleted))
-        self._old.append(self._shared(self.since, gone))
-        self._new.append(self._shared(self.until, come))
-        changed = [
-            (of_old, of_new)
-            for of_old, of_new in self.columns.compared
-            if not _has_same_values(old.fragment, of_old, new.fragment, of_new)
-        ]
+        if old.fragment.deletion_file != new.fragment.deletion_file:
+            gone = rows_at(before, np.setdiff1d(new.deleted, old.deleted))
+            come = rows_at(position, np.setdiff1d(old.deleted, new.deleted))
+            self._old.append(self._shared(self.since, gone))
+            self._new.append(self._shared(self.until, come))
+        changed = self._rewritten(old.fragment, new.fragment)
         if changed:
             self._collect_updates(before, position, changed)
+
+    def _may_differ(self, old: Fragment, new: Fragment) -> bool:
+        """Tell whether rows of a fragment of both versions may differ, by its metadata."""
+        if old == new:
+            return False
+        return old.deletion_file != new.deletion_file or bool(self._rewritten(old, new))
+
+    def _rewritten(self, old: Fragment, new: Fragment) -> list[tuple[Field, Field]]:
+        """Return the columns of a fragment of both versions that were rewritten."""
+        return [
+            (of_old, of_new)
+            for of_old, of_new in self.columns.compared
+            if not _has_same_values(old, of_old, new, of_new)
+        ]
 
     def _collect_updates(
         self, before: int, position: int, changed: Sequence[tuple[Field, Field]]
@@ -410,9 +440,13 @@ class _Comparison:
         if self.is_stable and len(left):
             rows.commits[unknown] = self.timeline.since_when_ids(ids_of(version, left), is_there)
             return
-        for position, part in left.groups():
-            fragment = version.manifest.fragments[position]
-            versions = self.timeline.since_when(fragment, left.offsets[part], is_there)
+
+        def date(group: tuple[int, slice]) -> Ints:
+            fragment = version.manifest.fragments[group[0]]
+            return self.timeline.since_when(fragment, left.offsets[group[1]], is_there)
+
+        groups = list(left.groups())
+        for (_, part), versions in zip(groups, for_each(version, date, groups), strict=True):
             rows.commits[unknown[part]] = versions
 
     def _date_updates(self, rows: VersionRows) -> None:

@@ -481,9 +481,23 @@ class FragmentReader:
         """Return what opens the files of the fragment that are not open, a function for each."""
         closed = [each for each in self.fragment.files if each not in self._readers]
         opening: list[Callable[[], object]] = [partial(self.open_file, each) for each in closed]
-        if self.fragment.deletion_file is not None and self._deleted is None:
+        if self.lacks_deletions:
             opening.append(lambda: self.deleted)
         return opening
+
+    @property
+    def lacks_deletions(self) -> bool:
+        """Whether the fragment has a deletion file that is not read yet."""
+        return self.fragment.deletion_file is not None and self._deleted is None
+
+    def closed_data_files(self, fields: Sequence[Field]) -> list[DataFile]:
+        """Return the data files with values of some columns that are not open."""
+        files = self.fragment.files
+        if all(file in self._readers for file in files):
+            return []
+        located = locate_fields([stored(field) for field in fields], self.fragment)
+        numbers = sorted({number for _, number, _ in located})
+        return [files[number] for number in numbers if files[number] not in self._readers]
 
     def keep(self) -> FragmentReader:
         """Have the version keep this reader, unless it keeps another one; return the one kept."""

@@ -190,6 +190,8 @@ class VersionMethods:
                 this version was opened.
         """
         from lancefs.table.changes import read_changes
+        from lancefs.table.version_rows import for_each
 
-        newer = self._version if until is None else self._version.at(until)
-        return read_changes(self._version.at(since), newer, key)
+        refs = [since] if until is None else [until, since]
+        opened = for_each(self._version, self._version.at, refs)
+        return read_changes(opened[-1], self._version if until is None else opened[0], key)

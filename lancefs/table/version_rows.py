@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,10 @@ from lancefs.table.open_version import OpenVersion
 from lancefs.table.row_ids import Ids
 from lancefs.table.row_metadata import LAST_UPDATED_AT, ROW_ID
 from lancefs.table.row_values import encode_rows
+from lancefs.threads import in_threads
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 # Rows whose values are decoded at once.
 ROWS_AT_ONCE = 64 * 1024
@@ -29,6 +33,8 @@ _GAP = 128
 # Numbers are looked up in a table of all those between the least and the greatest one, where these
 # are at most so many times as many.
 _MAX_SPAN = 8
+# Parts of a remote version that are read together.
+_REQUESTS = 32
 _NONE: Ints = np.empty(0, np.int64)
 
 
@@ -206,10 +212,13 @@ def read_rows(
 ) -> list[pa.ChunkedArray]:
     """Read columns of rows, in the types that readers see."""
     order = rows.order()
-    parts: list[list[pa.Array]] = [[] for _ in fields]
-    for reader, offsets in _split(version, rows.reordered(order)):
-        for part, array, one in zip(parts, _values(reader, fields, offsets), fields, strict=True):
-            part.append(present(array, one))
+
+    def read(part: tuple[FragmentReader, Ints]) -> list[pa.Array]:
+        arrays = _values(part[0], fields, part[1])
+        return [present(array, one) for array, one in zip(arrays, fields, strict=True)]
+
+    read_parts = for_each(version, read, list(_split(version, rows.reordered(order))))
+    parts = [list(arrays) for arrays in zip(*read_parts, strict=True)] or [[] for _ in fields]
     columns = [
         pa.chunked_array(part, one.to_arrow().type) for part, one in zip(parts, fields, strict=True)
     ]
@@ -224,12 +233,26 @@ def encoded_rows(
 ) -> pa.LargeBinaryArray:
     """Return each row's values of some columns as one binary value, for comparison."""
     order = rows.order()
-    parts = [
-        encode_rows(_values(reader, fields, offsets, "bytes"), len(offsets))
-        for reader, offsets in _split(version, rows.reordered(order))
-    ]
+
+    def encode(part: tuple[FragmentReader, Ints]) -> pa.LargeBinaryArray:
+        return encode_rows(_values(part[0], fields, part[1], "bytes"), len(part[1]))
+
+    parts = for_each(version, encode, list(_split(version, rows.reordered(order))))
     encoded = pa.concat_arrays(parts) if parts else pa.nulls(0, pa.large_binary())
     return encoded if order is None else encoded.take(to_arrow_numbers(np.argsort(order)))
+
+
+def for_each(
+    version: OpenVersion, do: Callable[[_Item], _Result], items: Sequence[_Item]
+) -> list[_Result]:
+    """Call a function for parts of a version; where it is remote, they wait for it together.
+
+    Args:
+        version: The version.
+        do: The function.
+        items: Its arguments.
+    """
+    return in_threads(do, items, 1 if version.files.store.is_local else _REQUESTS, "lancefs-rows")
 
 
 def _split(version: OpenVersion, rows: VersionRows) -> Iterator[tuple[FragmentReader, Ints]]:

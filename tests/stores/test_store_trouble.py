@@ -83,6 +83,7 @@ def test_a_store_that_goes_on_failing_is_named(
 
 def test_a_denied_request_is_not_retried(store: TroubledFileSystem) -> None:
     dataset = open_in(store)
+    list(dataset.to_batches(columns=["n0"], limit=1))  # deletion files are read
 
     def forbid(path: str, data: bytes) -> bytes:
         raise PermissionError(errno.EACCES, "Access Denied")

@@ -1,0 +1,48 @@
+"""Opening the files of a remote table together, in place of one after the other.
+
+A read opens files where it needs them. Behind a network, the deletion file of a fragment would be
+one round of requests, and each of its data files another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lancefs.datafile.fields import Field
+from lancefs.storage import prefetch
+from lancefs.table.fragment_reader import FragmentReader
+
+# Fragments whose files are opened together: what was fetched of them is in memory meanwhile.
+_FRAGMENTS = 64
+
+
+def open_together(readers: Sequence[FragmentReader], fields: Sequence[Field]) -> None:
+    """Open what reads of live rows need of some fragments; nothing where the table is local.
+
+    Args:
+        readers: Readers of the fragments, all of one table.
+        fields: The columns that will be read.
+
+    Raises:
+        MissingFile: A file is gone.
+        CorruptFile: The footer of a data file, or a deletion file, is damaged.
+        UnsupportedFeature: A data file has a format that this release does not read.
+        ReadFailed: The store refused or failed.
+    """
+    if not readers or readers[0].is_local:
+        return
+    for start in range(0, len(readers), _FRAGMENTS):
+        _open_some(readers[start : start + _FRAGMENTS], fields)
+
+
+def _open_some(readers: Sequence[FragmentReader], fields: Sequence[Field]) -> None:
+    closed = [(each, file) for each in readers for file in each.closed_data_files(fields)]
+    unread = [each for each in readers if each.lacks_deletions]
+    prefetch(
+        [each.file(file) for each, file in closed],
+        [each.files.deletion_file(each.fragment) for each in unread],
+    )
+    for each, file in closed:
+        each.open_file(file)
+    for each in unread:
+        _ = each.deleted

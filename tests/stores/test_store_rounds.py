@@ -1,0 +1,100 @@
+"""How many requests of a remote table wait for one another: rounds, by what is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+from comparison import assert_same_table
+from store_doubles import SlowFileSystem
+
+import lancefs
+from lancefs.errors import MissingFile
+from lancefs.lance_dataset import LanceDataset
+
+FRAGMENTS = 12
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of several fragments, each with a deletion file and three data files.
+
+    Version 1 has the rows, version 2 lacks some, and versions 3 and 4 have one more column each.
+    """
+    path = tmp_path_factory.mktemp("rounds") / "t.lance"
+    numbers = np.random.default_rng(5).random(40_000 * FRAGMENTS)  # no file comes whole
+    rows = pa.table({"id": pa.array(range(len(numbers))), "x": numbers})
+    lance.write_dataset(rows, str(path), max_rows_per_file=40_000)
+    lance.dataset(str(path)).delete("id % 1000 = 7")
+    for name, factor in (("y", 2), ("z", 3)):
+        lance.dataset(str(path)).add_columns({name: f"x * {factor}"})
+    return path
+
+
+def remote(path: Path) -> tuple[SlowFileSystem, LanceDataset]:
+    fs = SlowFileSystem(0.0)
+    dataset = lancefs.open(str(path), filesystem=fs)
+    fs.rounds = 0
+    fs.requests.clear()
+    return fs, dataset
+
+
+def test_the_first_rows_take_three_rounds_whatever_files_they_are_in(table: Path) -> None:
+    """The ends of the data files with the deletion file, then the chunks, then the values."""
+    fs, dataset = remote(table)
+    assert dataset.head(10).equals(lance.dataset(str(table)).head(10))
+    assert fs.rounds <= 3
+
+
+def test_rows_that_pass_a_filter_are_deleted_in_no_round_of_their_own(table: Path) -> None:
+    fs, dataset = remote(table)
+    found = dataset.fragments[0].id
+    scanner = dataset.scanner(columns=["x"], filter="id < 2000", fragments=[found])
+    assert scanner.to_table().num_rows == 2000 - 2
+    assert fs.rounds <= 4
+
+
+def test_what_is_open_is_not_asked_for_again(table: Path) -> None:
+    fs, dataset = remote(table)
+    dataset.head(10)
+    asked = list(fs.requests)
+    fs.requests.clear()
+    dataset.head(10)
+    assert not [one for one in fs.requests if "_deletions" in one]
+    assert len(fs.requests) < len(asked)
+
+
+@pytest.mark.parametrize("until", [2, 4])
+def test_the_files_that_changes_need_are_not_opened_one_after_another(
+    table: Path, until: int
+) -> None:
+    fs, dataset = remote(table)
+    assert_same_table(dataset.changes(1, until), lancefs.open(str(table)).changes(1, until))
+    assert fs.rounds < 2 * FRAGMENTS  # one after another, the files alone would take more
+
+
+def test_fragments_that_only_have_one_more_column_are_not_read_for_changes(table: Path) -> None:
+    fs, dataset = remote(table)
+    assert dataset.changes(3, 4).num_rows == 0
+    assert not [one for one in fs.requests if "/data/" in one or "_deletions" in one]
+
+
+def test_a_file_that_is_gone_is_named_where_files_are_opened_together(
+    table: Path, tmp_path: Path
+) -> None:
+    names = [f.path for f in lancefs.open(str(table)).fragments[0].files]
+    for kind, lost in (("data", names[1]), ("_deletions", None)):
+        copy = tmp_path / f"{kind}.lance"
+        for one in table.rglob("*"):
+            if one.is_file():
+                target = copy / one.relative_to(table)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(one.read_bytes())
+        gone = copy / kind / lost if lost else min((copy / kind).iterdir())
+        _, dataset = remote(copy)
+        gone.unlink()
+        with pytest.raises(MissingFile, match=f"{gone.name}: the file is gone"):
+            dataset.to_table()
