@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from lancefs.errors import LanceError, NotALanceTable, ReadFailed, cause
 from lancefs.forks import Lock
@@ -227,13 +227,15 @@ def cat_ranges(fs: fsspec.AbstractFileSystem) -> Callable[..., list[Any]]:
 
     That of obstore merges ranges that lie less than a megabyte apart, so that ten rows of a file of
     500 columns would cost the whole file: ranges were merged before, where that pays. That of s3fs
-    signs each request, see `s3_ranges`.
+    signs each request, see `s3_ranges`. That of sshfs gives whole files.
     """
     if is_obstore(fs):
         from fsspec.asyn import AsyncFileSystem, sync
 
         store: AsyncFileSystem = fs
         return partial(sync, store.loop, AsyncFileSystem._cat_ranges, store)
+    if _is_of_sshfs(fs):
+        return partial(_open_file_ranges, fs)
     turn = in_turn(fs)
     if not isinstance(turn, nullcontext) and not _is_zip(fs):  # zips have a lock, and take long
         return partial(_in_turn, fs, turn)
@@ -250,6 +252,32 @@ def _in_turn(
     with turn:
         ranges: list[Any] = fs.cat_ranges(*arguments, **options)
     return ranges
+
+
+def _open_file_ranges(
+    fs: fsspec.AbstractFileSystem,
+    paths: Sequence[str],
+    starts: Sequence[int],
+    ends: Sequence[int],
+    on_error: Literal["return"] = "return",
+) -> list[Any]:
+    """Fetch byte ranges from open files; return the bytes or the exception of each."""
+    answers: list[Any] = [None] * len(paths)
+    wanted: dict[str, list[int]] = {}
+    for position, path in enumerate(paths):
+        wanted.setdefault(path, []).append(position)
+    for path, positions in wanted.items():
+        try:
+            with fs.open(path, "rb") as file:
+                for position in positions:
+                    file.seek(starts[position])
+                    answers[position] = file.read(ends[position] - starts[position])
+        except Exception as error:  # of the client library; the caller knows which are transient
+            answers = [
+                error if at in positions and answer is None else answer
+                for at, answer in enumerate(answers)
+            ]
+    return answers
 
 
 def _layers(fs: fsspec.AbstractFileSystem | None) -> Iterator[fsspec.AbstractFileSystem]:
@@ -293,6 +321,10 @@ def _is_of_s3fs(kind: type) -> bool:
     return kind.__module__.partition(".")[0] == "s3fs"
 
 
+def _is_of_sshfs(fs: fsspec.AbstractFileSystem) -> bool:
+    return type(fs).__module__.partition(".")[0] == "sshfs"
+
+
 def _has_paths_of(fs: fsspec.AbstractFileSystem) -> bool:
     """Return whether a filesystem has the paths of the one that it wraps."""
     caches = _class("fsspec.implementations.cached", "CachingFileSystem")
@@ -301,6 +333,8 @@ def _has_paths_of(fs: fsspec.AbstractFileSystem) -> bool:
 
 
 def _own(fs: fsspec.AbstractFileSystem) -> set[str]:
+    if _is_of_sshfs(fs):  # which says nothing
+        return {"sftp", "ssh"}
     return {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
 
 

@@ -26,7 +26,13 @@ from fsspec.implementations.dirfs import DirFileSystem
 from store_doubles import SlowFileSystem
 
 import lancefs
-from lancefs.errors import LanceError, NotALanceTable, ReadFailed
+from lancefs.errors import (
+    LanceError,
+    MissingFile,
+    NotALanceTable,
+    ReadFailed,
+    UnsupportedFeature,
+)
 from lancefs.filesystem import LanceFileSystem
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store, filesystems
@@ -195,6 +201,49 @@ def test_threads_do_not_meet_on_a_connection(
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(read, range(8)):
             assert_same_table(found, expected)
+
+
+class WholeFiles(AbstractFileSystem):  # type: ignore[misc]
+    """Local files that are not given in part but from an open file, as by sshfs."""
+
+    __module__ = "sshfs.spec"
+
+    def cat_file(self, path: str, start: Any = None, end: Any = None, **kwargs: Any) -> bytes:
+        return Path(path).read_bytes()
+
+    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> Any:
+        return fsspec.filesystem("file").ls(path, detail)
+
+    def info(self, path: str, **kwargs: Any) -> Any:
+        return fsspec.filesystem("file").info(path)
+
+    def open(self, path: str, mode: str = "rb", **kwargs: Any) -> Any:
+        return open(path, mode)
+
+
+def test_a_filesystem_that_gives_parts_of_open_files_only(home: Path, expected: pa.Table) -> None:
+    dataset = lancefs.open(str(home / "t.lance"), filesystem=WholeFiles())
+    assert_same_table(dataset.to_table(), expected)
+    (home / "t.lance" / "data" / dataset.fragments[0].files[0].path).rename(lost := home / "lost")
+    try:
+        with pytest.raises(MissingFile, match="the file is gone"):
+            lancefs.open(str(home / "t.lance"), filesystem=WholeFiles()).to_table()
+    finally:
+        lost.rename(home / "t.lance" / "data" / dataset.fragments[0].files[0].path)
+
+
+def test_a_clone_on_a_machine_is_kept_in_its_folder_however_it_is_reached(tmp_path: Path) -> None:
+    """sshfs says of itself no protocol, by which machines are told from object stores."""
+    (tmp_path / "mine").mkdir()
+    lance.write_dataset(pa.table({"a": [1]}), str(tmp_path / "others" / "t.lance"))
+    other = lance.dataset(str(tmp_path / "others" / "t.lance"))
+    other.shallow_clone(str(tmp_path / "mine" / "clone.lance"), 1)
+    clone = str(tmp_path / "mine" / "clone.lance")
+    with pytest.raises(UnsupportedFeature, match="lies outside of"):
+        lancefs.open(clone, filesystem=WholeFiles()).to_table()
+    rules = lancefs.BaseRules(follow="any")
+    table = lancefs.open(clone, filesystem=WholeFiles(), base_rules=rules).to_table()
+    assert table["a"].to_pylist() == [1]
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
