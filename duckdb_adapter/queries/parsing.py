@@ -6,7 +6,8 @@ A database of our own in memory does it, since that of the user is in the middle
 from __future__ import annotations
 
 import json
-from functools import lru_cache
+import logging
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from duckdb_adapter.own_databases import OwnDatabase
@@ -15,6 +16,8 @@ from duckdb_adapter.queries.query_texts import query_in
 
 if TYPE_CHECKING:
     import duckdb
+
+_log = logging.getLogger("duckdb_adapter")
 
 # Longer queries are not parsed a second time. They are written by programs, with long lists.
 MAX_TEXT = 10_000
@@ -54,7 +57,8 @@ def parse(text: str) -> dict[str, Any] | None:
     try:
         with _database.cursor() as cursor:
             answer = cursor.execute(serialize).fetchone()
-    except duckdb.Error:  # the user's database says what is wrong with the query
+    except duckdb.Error as error:  # what is wrong with the query is in the answer
+        _say_unparsed(type(error).__name__)  # the message may have secrets that are in the text
         return None
     found = json.loads(answer[0]) if answer else {}
     statements = found.get("statements", [])
@@ -62,3 +66,8 @@ def parse(text: str) -> dict[str, Any] | None:
         return None
     node: dict[str, Any] = statements[0]["node"]
     return node
+
+
+@cache
+def _say_unparsed(error: str) -> None:
+    _log.warning("statements are not parsed, so that all rows are read: DuckDB raised %s", error)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from typing import NoReturn
 
 import duckdb
 import pytest
@@ -100,3 +101,20 @@ def test_statements_are_parsed_where_nothing_was_opened_ahead() -> None:
     node = parsing.parse("SELECT a FROM t WHERE b = 3")
     assert node is not None
     assert node["type"] == "SELECT_NODE"
+
+
+def test_a_database_that_cannot_parse_costs_the_rewrites_and_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> NoReturn:
+        raise duckdb.CatalogException("no json_serialize_sql: SELECT 'secret'")
+
+    parsing._say_unparsed.cache_clear()
+    monkeypatch.setattr(parsing, "_database", OwnDatabase(fail))
+    with caplog.at_level(logging.WARNING, "duckdb_adapter"):
+        assert parsing.parse("SELECT 17 AS not_parsed") is None
+        assert parsing.parse("SELECT 18 AS not_parsed") is None
+        assert parsing.parse("SELEC") is None
+    (message,) = caplog.messages
+    assert "CatalogException" in message
+    assert "secret" not in message
