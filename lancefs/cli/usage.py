@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError, Message
 
 from lancefs.datafile.container import ColumnPages, Container, Page
 from lancefs.datafile.v2_1.layouts.page_layouts import parse_layout
-from lancefs.errors import LanceError, UnsupportedFeature
+from lancefs.errors import LanceError
 from lancefs.proto import encodings_v2_0_pb2, encodings_v2_3_pb2
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragments import DataFile, Fragment
@@ -258,7 +258,7 @@ def _measure_memory(target: Target, column: ColumnUse, field: Field) -> None:
             column.memory = round(rows * width)
             return
         sample = target.dataset.head(_SAMPLE_ROWS, columns=[field.name])
-    except (UnsupportedFeature, LanceError):
+    except LanceError:
         return
     if sample.num_rows:
         column.memory = round(sample.nbytes * rows / sample.num_rows)

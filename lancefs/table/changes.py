@@ -223,6 +223,7 @@ class _Comparison:
         self._updates: list[tuple[VersionRows, VersionRows]] = []
 
     def run(self) -> pa.Table:
+        """Return the changes; see `read_changes`."""
         self._collect()
         old, new = in_order(self._old), in_order(self._new)
         deleted, inserted = self._by_id(old, new) if self.is_stable else self._by_value(old, new)

@@ -56,6 +56,7 @@ class VersionRows:
         return len(self.offsets)
 
     def take(self, which: Ints | Mask) -> VersionRows:
+        """Return some of the rows, by their places or by a mask."""
         return VersionRows(self.fragments[which], self.offsets[which], self.commits[which])
 
     @property
@@ -80,6 +81,7 @@ class VersionRows:
 
 
 def concatenated(parts: Sequence[VersionRows]) -> VersionRows:
+    """Return the rows of all parts, one part after the other."""
     return VersionRows(
         np.concatenate([_NONE, *(part.fragments for part in parts)]),
         np.concatenate([_NONE, *(part.offsets for part in parts)]),
@@ -88,6 +90,7 @@ def concatenated(parts: Sequence[VersionRows]) -> VersionRows:
 
 
 def in_order(parts: Sequence[VersionRows]) -> VersionRows:
+    """Return the rows of all parts in scan order."""
     rows = concatenated(parts)
     return rows.reordered(rows.order())
 
