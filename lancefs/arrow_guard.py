@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, NoReturn
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lancefs.arrow_dataset import pads
 
@@ -75,3 +76,48 @@ def refusing_child() -> pads.Dataset:
     fragment = form.make_fragment("lance", filesystem)
     schema = pa.schema([pa.field(_COLUMN, pa.null())])
     return pads.FileSystemDataset([fragment], schema, form, filesystem)
+
+
+class GuardedDataset(pads.UnionDataset):  # type: ignore[misc]  # pyarrow has no types
+    """The base of a Lance dataset: each inherited method that would read in C++ is overridden here.
+
+    The others, such as `scanner` and `to_table`, are those of the dataset.
+    """
+
+    def __init__(self) -> None:
+        child = refusing_child()
+        super().__init__(child.schema, [child])
+
+    @property
+    def children(self) -> list[pads.Dataset]:
+        """The datasets that a union joins: none, this is one table."""
+        return []
+
+    @property
+    def partition_expression(self) -> pc.Expression:
+        """An expression that is true for all rows: `true`, since nothing else is known."""
+        return pc.scalar(True)
+
+    def replace_schema(self, schema: pa.Schema) -> pads.Dataset:
+        """Read all rows into memory, and return them with another schema as a dataset."""
+        return self._in_memory().replace_schema(schema)
+
+    def sort_by(self, sorting: str | list[tuple[str, str]], **kwargs: Any) -> pads.Dataset:
+        """Read all rows into memory, and return them sorted as a dataset."""
+        return self._in_memory().sort_by(sorting, **kwargs)
+
+    def join(self, right_dataset: pads.Dataset, *args: Any, **kwargs: Any) -> pads.Dataset:
+        """Join in memory; arguments as for `pyarrow.dataset.Dataset.join`."""
+        return self._in_memory().join(_readable(right_dataset), *args, **kwargs)
+
+    def join_asof(self, right_dataset: pads.Dataset, *args: Any, **kwargs: Any) -> pads.Dataset:
+        """Join as of in memory; arguments as for `pyarrow.dataset.Dataset.join_asof`."""
+        return self._in_memory().join_asof(_readable(right_dataset), *args, **kwargs)
+
+    def _in_memory(self) -> pads.InMemoryDataset:
+        return pads.InMemoryDataset(self.to_table())
+
+
+def _readable(dataset: pads.Dataset) -> pads.Dataset:
+    """Return a dataset that pyarrow's C++ can read."""
+    return dataset._in_memory() if isinstance(dataset, GuardedDataset) else dataset

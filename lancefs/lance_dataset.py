@@ -10,8 +10,7 @@ import pyarrow.compute as pc
 
 from lancefs import other_names
 from lancefs.arguments import check_number
-from lancefs.arrow_dataset import pads
-from lancefs.arrow_guard import refusing_child
+from lancefs.arrow_guard import GuardedDataset
 from lancefs.datafile.fields import Blobs
 from lancefs.errors import ColumnNotFound
 from lancefs.forks import cached_property
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from lancefs.scan.shards import Shards
 
 
-class LanceDataset(OtherNames, ReadingMethods, SearchMethods, VersionMethods, pads.UnionDataset):  # type: ignore[misc]  # pyarrow: no types
+class LanceDataset(OtherNames, ReadingMethods, SearchMethods, VersionMethods, GuardedDataset):
     """One version of a Lance table.
 
     It works wherever the methods of a `pyarrow.dataset.Dataset` are called, with projections and
@@ -69,8 +68,7 @@ class LanceDataset(OtherNames, ReadingMethods, SearchMethods, VersionMethods, pa
         given: object = version
         if not isinstance(given, OpenVersion):
             raise TypeError("LanceDataset is what lancefs.open(url) returns; call that")
-        child = refusing_child()
-        super().__init__(child.schema, [child])
+        super().__init__()
         self._version = version
         self._columns = (*version.fields, *map(version.column, more))
         # Kept as given, for pickling: the expression parsed from a text may call functions that are
@@ -457,18 +455,6 @@ class LanceDataset(OtherNames, ReadingMethods, SearchMethods, VersionMethods, pa
         reader = self.to_reader(dictionary_columns=encoded)
         return reader.__arrow_c_stream__(wanted.__arrow_c_schema__())
 
-    # The rest of pyarrow's interface: each inherited method that would read in C++ is overridden.
-
-    @property
-    def children(self) -> list[pads.Dataset]:
-        """The datasets that a union joins: none, this is one table."""
-        return []
-
-    @property
-    def partition_expression(self) -> pc.Expression:
-        """An expression that is true for all rows: `true`, since nothing else is known."""
-        return pc.scalar(True)
-
     def get_fragments(self, filter: Filter | None = None) -> Iterator[LanceFragment]:
         """Yield the fragments as objects to read from.
 
@@ -506,27 +492,6 @@ class LanceDataset(OtherNames, ReadingMethods, SearchMethods, VersionMethods, pa
         as_expression(expression, self._version)  # raises where the filter cannot be read
         filters = (*self._filters, expression)
         return self._derived(filters=filters)
-
-    def replace_schema(self, schema: pa.Schema) -> pads.Dataset:
-        """Read all rows into memory, and return them with another schema as a dataset."""
-        return self._in_memory().replace_schema(schema)
-
-    def sort_by(self, sorting: str | list[tuple[str, str]], **kwargs: Any) -> pads.Dataset:
-        """Read all rows into memory, and return them sorted as a dataset."""
-        return self._in_memory().sort_by(sorting, **kwargs)
-
-    def join(self, right_dataset: pads.Dataset, *args: Any, **kwargs: Any) -> pads.Dataset:
-        """Join in memory; arguments as for `pyarrow.dataset.Dataset.join`."""
-        return self._in_memory().join(_materialized(right_dataset), *args, **kwargs)
-
-    def join_asof(self, right_dataset: pads.Dataset, *args: Any, **kwargs: Any) -> pads.Dataset:
-        """Join as of in memory; arguments as for `pyarrow.dataset.Dataset.join_asof`."""
-        return self._in_memory().join_asof(_materialized(right_dataset), *args, **kwargs)
-
-    # Inside
-
-    def _in_memory(self) -> pads.InMemoryDataset:
-        return pads.InMemoryDataset(self.to_table())
 
 
 class LanceFragment(OtherNames, ReadingMethods):
@@ -621,8 +586,3 @@ def _same_filter(one: Filter, other: Filter) -> bool:
     if isinstance(one, pc.Expression) and isinstance(other, pc.Expression):
         return bool(one.equals(other))
     return isinstance(one, str) and one == other
-
-
-def _materialized(dataset: pads.Dataset) -> pads.Dataset:
-    """Return a dataset that pyarrow's C++ can read."""
-    return dataset._in_memory() if isinstance(dataset, LanceDataset) else dataset
