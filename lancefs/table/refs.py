@@ -32,6 +32,7 @@ from lancefs.errors import (
 from lancefs.storage import Bytes, File, Store, read_all
 from lancefs.table.manifest import read_timestamp
 from lancefs.table.versions import (
+    DETACHED,
     FIRST_DETACHED,
     VersionFile,
     describe,
@@ -360,7 +361,7 @@ def _parse_version(version: int | str) -> int | None:
         return int(match[1])
     if version == LATEST:
         return None
-    detached = "; versions of 64 bits are detached, and not read" if _is_detached(version) else ""
+    detached = f"; {DETACHED}" if _is_detached(version) else ""
     raise ValueError(
         f"{version!r} is not a version: a number was expected, or {LATEST!r}{detached}"
     )
@@ -502,6 +503,8 @@ def _no_tag(store: Store, name: str) -> RefNotFound:
     hint = f"; for the branch say '{name}:latest'" if name in branches else ""
     if _DATE.match(name):
         hint = "; a point in time goes into as_of"
+    if _is_detached(name):
+        hint = f"; {DETACHED}"
     return RefNotFound(
         f"{store.url()}: there is no tag {name!r}; {_name_existing(name, tags, 'tags')}{hint}"
     )

@@ -30,6 +30,7 @@ _NO_INFO: Mapping[str, object] = {}
 _U64_MAX = 2**64 - 1
 # Versions from here on are detached: they are not part of the history.
 FIRST_DETACHED = 2**63
+DETACHED = "versions of 64 bits are detached, and not read"
 
 
 class Scheme(StrEnum):
@@ -216,6 +217,8 @@ def pick(
         older = " (older ones were cleaned up)"
         if branch is not None:
             older = " (older ones were cleaned up, or are of the branch that it starts from)"
+    if version >= FIRST_DETACHED:
+        older = f" ({DETACHED})"
     raise RefNotFound(f"{store.url()}: there is no version {version}; {describe(versions)}{older}")
 
 

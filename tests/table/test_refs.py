@@ -216,6 +216,12 @@ def test_a_time_in_place_of_a_tag_is_pointed_out(table: Store, name: str) -> Non
         resolve(table, parse_ref(name))
 
 
+@pytest.mark.parametrize("name", ["9223372036854775808", "v18446744073709551615"])
+def test_a_detached_version_in_place_of_a_tag_is_pointed_out(table: Store, name: str) -> None:
+    with pytest.raises(RefNotFound, match=r"there is no .*versions of 64 bits are detached"):
+        resolve(table, parse_ref(name))
+
+
 def test_of_many_tags_the_nearest_are_shown(tmp_path: Path) -> None:
     commit(tmp_path, 1)
     for number in range(40):
