@@ -131,6 +131,8 @@ def match_all(
     if len(found) < len(counts) or not counts:
         return _NOTHING
     common = _common(found)
+    if not len(common.numbers):
+        return _NOTHING
     return common.numbers.astype(np.int64), _scores_of(documents, found, common, counts, statistics)
 
 
@@ -270,6 +272,8 @@ def _common(found: Mapping[str, Postings]) -> _Common:
         if not len(numbers):
             break
         numbers = numbers[find_common(numbers, other.documents)[0]]
+    if not len(numbers):
+        return _Common(numbers, dict.fromkeys(found, np.empty(0, np.int64)))
     places = {token: find_common(numbers, one.documents)[1] for token, one in found.items()}
     return _Common(numbers, places)
 
