@@ -62,10 +62,19 @@ def known_filter(filters: Sequence[pc.Expression | str], version: OpenVersion) -
         ColumnNotFound: A text names a column that is not in the table.
         TypeError: A filter is neither text nor an expression.
     """
-    key = tuple(map(_key_of, filters))
+    key = key_of(filters)
     return _BY_VERSION.of(version).get(
         key, lambda: _understand(filters, version), partial(_cost, key)
     )
+
+
+def key_of(filters: Sequence[pc.Expression | str]) -> tuple[bytes | str, ...]:
+    """Return what tells filters of a version from others.
+
+    Raises:
+        TypeError: A filter is neither text nor an expression.
+    """
+    return tuple(map(_key_of, filters))
 
 
 def fields_read(wanted: Sequence[pc.Expression], version: OpenVersion) -> tuple[Field, ...]:

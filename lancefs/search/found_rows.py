@@ -8,14 +8,22 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.buffers import Mask
 from lancefs.datafile.fields import Field
-from lancefs.scan.known_filters import known_filter
+from lancefs.scan.known_filters import key_of, known_filter
 from lancefs.scan.scanner import Columns, Filter, LanceScanner
 from lancefs.scan.settings import BATCH_ROWS
-from lancefs.search.row_bits import RowIds
+from lancefs.search.row_bits import RowBits, RowIds
+from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.open_version import OpenVersion
+from lancefs.table.per_version import PerVersion
 from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
+
+# Bytes of the rows that filters leave, which are kept for each version: many searches have the same
+# filter.
+_ALLOWED_BYTES = 8 * 1024 * 1024
+_ALLOWED = PerVersion[BudgetCache[tuple[object, ...], RowBits]](lambda: BudgetCache(_ALLOWED_BYTES))
 
 
 @dataclass(frozen=True)
@@ -130,6 +138,29 @@ class FoundRows:
             (batch,) = scanner.take_ids(ids[part]).combine_chunks().to_batches()
             passed[part] = known.condition.evaluate(batch)
         return passed[places]
+
+    def allowed(self, fragments: Sequence[int] | None) -> RowBits:
+        """Return the rows that may be found.
+
+        Args:
+            fragments: Ids of the fragments of which they are returned; None for all.
+
+        Raises:
+            MissingFile: A file of the table is gone.
+            CorruptFile: A file of the table is damaged.
+            UnsupportedFeature: A file uses something that this release does not read.
+        """
+        filters = self._rows.filters_before
+        own = None if fragments is None else tuple(fragments)
+        key = (key_of(filters), own, self._rows.use_index)
+
+        def read() -> RowBits:
+            rows = RowBits()
+            for batch in self.scanner([ROW_ID.name], filters, fragments).to_batches():
+                rows.add(numbers_of(batch.column(0)))
+            return rows
+
+        return _ALLOWED.of(self._version).get(key, read, lambda rows: rows.cost)
 
     def scanner_of(
         self, columns: Sequence[str], fragments: Sequence[int] | None = None

@@ -6,12 +6,12 @@ all candidates are compared exactly then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import mask_of, numbers_of
+from lancefs.datafile.arrays import mask_of
 from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.errors import LanceError
 from lancefs.index.row_sets import is_among
@@ -19,12 +19,12 @@ from lancefs.index.segments import ColumnIndex
 from lancefs.index.vectors.distances import Metric, distances
 from lancefs.index.vectors.vector_indices import VectorIndices
 from lancefs.printable import plural
-from lancefs.scan.scanner import LanceScanner
 from lancefs.search.best_rows import BestRows, Ranked, nearest_of
 from lancefs.search.broken_segment import BrokenSegment
 from lancefs.search.candidates import OpenVectors
 from lancefs.search.exact import compare_all, matrix
-from lancefs.search.row_bits import RowBits, RowIds
+from lancefs.search.found_rows import FoundRows
+from lancefs.search.row_bits import RowIds
 from lancefs.search.vector_query import VectorQuery
 from lancefs.table.open_version import OpenVersion
 
@@ -32,9 +32,6 @@ from lancefs.table.open_version import OpenVersion
 _FEW_ROWS = 4096
 # Rows of which vectors are taken at a time.
 _TAKEN_ROWS = 16 * 1024
-
-# Returns what reads columns of the rows that count, of some fragments or of all.
-MakeScanner = Callable[[Sequence[str], Sequence[int] | None], LanceScanner]
 
 
 class IndexSearch:
@@ -45,7 +42,7 @@ class IndexSearch:
         indices: Its vector indices.
         index: The index.
         query: What is searched for.
-        scanner: Returns what reads columns of the rows that may be found.
+        rows: Reads columns of the rows that may be found.
         is_filtered: Whether these are not all rows.
     """
 
@@ -55,7 +52,7 @@ class IndexSearch:
         indices: VectorIndices,
         index: ColumnIndex,
         query: VectorQuery,
-        scanner: MakeScanner,
+        rows: FoundRows,
         is_filtered: bool,
     ) -> None:
         self.notes: list[str] = []
@@ -63,7 +60,7 @@ class IndexSearch:
         self._index = index
         self._query = query
         self._fragments: list[int] = version.manifest.fragments.ids.tolist()
-        self._scanner = scanner
+        self._rows = rows
         self._is_filtered = is_filtered
         self._opened = self._open()
 
@@ -134,12 +131,9 @@ class IndexSearch:
     def _find_allowed(self) -> int:
         """Find the rows that may be found, in the fragments of each segment; return how many."""
         for one in self._opened:
-            one.allowed = RowBits()
             covered = one.segment.covered.tolist()
             is_all = len(covered) == len(self._fragments)
-            scanner = self._scanner(["_rowid"], None if is_all else covered)
-            for batch in scanner.to_batches():
-                one.allowed.add(numbers_of(batch.column(0)))
+            one.allowed = self._rows.allowed(None if is_all else covered)
         return sum(one.allowed.num_rows for one in self._opened if one.allowed is not None)
 
     def _allowed(self) -> Ranked:
@@ -182,7 +176,7 @@ class IndexSearch:
         if query.refine_factor is not None or self._uncovered:
             self.notes.append(f"refined: {plural(len(wanted), 'vector')} compared by {metric}")
         if self._uncovered:
-            scanner = self._scanner([query.field.name, "_rowid"], self._uncovered)
+            scanner = self._rows.scanner_of([query.field.name, "_rowid"], self._uncovered)
             compared = compare_all(scanner.to_batches(), metric, query.vectors, best)
             self.notes.append(
                 f"exact search of {plural(len(self._uncovered), 'fragment')} that no index covers: "
@@ -192,7 +186,7 @@ class IndexSearch:
 
     def _vectors_of(self, row_ids: RowIds) -> pa.Array:
         """Return the vectors of rows."""
-        taken = self._scanner([self._query.field.name], None).take_ids(row_ids)
+        taken = self._rows.scanner_of([self._query.field.name]).take_ids(row_ids)
         return taken.column(0).combine_chunks()
 
     def _note_use(self) -> None:

@@ -47,6 +47,11 @@ class RowBits:
             self._chunks[number] = packed if known is None else known | packed
         self.num_rows += len(row_ids)
 
+    @property
+    def cost(self) -> int:
+        """Memory in bytes, about, also that of what is made when it is asked."""
+        return 2 * sum(part.nbytes for part in (*self._chunks.values(), *self._single))
+
     def has(self, row_ids: RowIds) -> Mask:
         """Tell which row ids are in the set."""
         single, numbers, chunks = self._table

@@ -13,7 +13,6 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.buffers import Mask
 from lancefs.datafile.fields import Field
 from lancefs.errors import LanceError, UnsupportedFeature
@@ -256,14 +255,10 @@ class TextColumn:
 
     def _find_allowed(self) -> RowBits:
         """Return the rows of the index that may be found."""
-        allowed = RowBits()
         segments = self._index.segments if self._index is not None else ()
         covered = sorted({number for one in segments for number in one.covered.tolist()})
         there = [number for number in self._fragments if number in set(covered)]
-        if there:
-            for batch in self._rows.scanner_of([ROW_ID.name], there).to_batches():
-                allowed.add(numbers_of(batch.column(0)))
-        return allowed
+        return self._rows.allowed(there) if there else RowBits()
 
     def find(self, query: LeafQuery, k: int | None) -> Scored:
         """Return the rows that a query finds.

@@ -128,7 +128,7 @@ class VectorSearch:
                 indices,
                 index,
                 query,
-                self._found.scanner_of,
+                self._found,
                 bool(self._rows.filters_before),
             )
             if search.metric is not None and query.metric not in (None, search.metric):
