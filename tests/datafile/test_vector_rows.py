@@ -18,7 +18,8 @@ from support import examples
 import lancefs
 from lancefs.datafile.container import Page
 from lancefs.datafile.v2_1 import vector_rows
-from lancefs.errors import LanceError
+from lancefs.datafile.v2_1.reader import StructuralReader
+from lancefs.errors import LanceError, MemoryLimitExceeded
 
 RNG = np.random.default_rng(25)
 VERSIONS = ("2.1", "2.2", "2.3")
@@ -42,6 +43,11 @@ def columns(rows: int) -> dict[str, pa.Array]:
         "short": vectors(numbers[: 2 * rows], 2),
         "missing": vectors(numbers, 100, pa.array(missing)),
         "items": vectors(np.where(RNG.random(rows * 100) < 0.1, None, numbers), 100),
+        "tiny": vectors(RNG.integers(0, 9, rows * 3, np.int8), 3, pa.array(missing)),
+        "list": pa.ListArray.from_arrays(
+            pa.array(np.r_[0, np.arange(1, rows) // 2, rows // 3 * 2], pa.int32()),
+            vectors(numbers[: 4 * rows], 4),
+        ),
         "member": pa.StructArray.from_arrays([vectors(numbers, 100)], ["v"]),
         "text": pa.array([f"text {number}" for number in range(rows)]),
     }
@@ -76,6 +82,26 @@ def test_taken_vectors_are_those_that_were_written(
     start = min(rows)
     part = ours.to_table(columns=names, offset=start, limit=40)
     assert part.equals(whole.select(names).slice(start, 40))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_short_vectors_of_several_files_are_read_at_once(
+    opened: dict[str, Any], version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, _, whole = opened[version]
+    # Lists have levels of other kinds in 2.3.
+    rows, names = [5, 77, 4001, 5999], ["short", "tiny", *(["list"] if version < "2.3" else [])]
+    monkeypatch.setattr(StructuralReader, "fetch", lambda *_, **__: pytest.fail("page by page"))
+    assert ours.take(rows, columns=names).equals(whole.select(names).take(rows))
+
+
+def test_short_vectors_beyond_the_memory_that_a_read_may_take_are_refused(tmp_path: Path) -> None:
+    whole = pa.table({"v": vectors(RNG.random(4000 * 100), 100)})
+    lance.write_dataset(whole, tmp_path / "t", data_storage_version="2.1")
+    rows = list(range(0, 4000, 5))
+    with pytest.raises(MemoryLimitExceeded):
+        lancefs.open(tmp_path / "t", max_memory=100_000).take(rows)
+    assert lancefs.open(tmp_path / "t").take(rows).equals(whole.take(rows))
 
 
 def test_vectors_of_several_pages_are_found(tmp_path: Path, monkeypatch: Any) -> None:

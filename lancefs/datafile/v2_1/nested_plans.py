@@ -26,10 +26,11 @@ from lancefs.datafile.v2_1.page_plans import (
     MAX_TABLE_BYTES,
     PointForm,
     description_of,
+    may_have_form,
     needs_dictionary,
     plan_values,
+    point_bits,
     stored_levels,
-    value_bits,
 )
 from lancefs.datafile.v2_1.point_plans import FEW_PAGES, LeafPlan, LevelPlan, PageDictionary
 from lancefs.storage import ByteRange
@@ -85,14 +86,14 @@ def plan_nested(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
         UnsupportedFeature: The layout of a page, or the type of the field, is not known.
     """
     field, kinds = leaf.field, [_IS_LIST.get(around.logical_type) for around in leaf.around]
-    bits = None if field.is_outline or field.is_packed else value_bits(field.storage_type)
+    bits = None if field.is_outline or field.is_packed else point_bits(field.storage_type)
     if bits is None or not kinds or None in kinds or not column.pages:
         return None
     layers = _ITEM, *(_LIST if is_list else _ITEM for is_list in kinds)
     if sum(layer.levels for layer in layers) >= MAX_MEANINGS:
         return None
     described = (_plan_few if len(column.pages) <= FEW_PAGES else _plan)(column, bits, layers)
-    if described is None:
+    if described is None or not may_have_form(field.storage_type, described.form[0]):
         return None
     dictionaries = []
     if needs_dictionary(described.form[0]):

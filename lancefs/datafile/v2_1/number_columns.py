@@ -43,7 +43,7 @@ def is_coded(data_type: pa.DataType) -> bool:
 def are_read_as_numbers(plan: LeafPlan) -> bool:
     """Whether `NumberColumns` can read a leaf."""
     if plan.form is PointForm.VALUES:
-        return True
+        return value_bits(plan.data_type) is not None
     if is_coded(plan.data_type):
         return int(plan.pages[:, PageColumn.ITEM_COUNT].sum()) <= _MAX_CODED
     bits = value_bits(plan.data_type) or 0

@@ -33,7 +33,8 @@ DECIMAL64_BITS = 64
 SPAN_BITS = 128  # the start and the end of a string
 
 _WIDTHS = (8, 16, 32, 64)  # bits of values that are bit-packed
-_MAX_BITS = 256  # of a plain value: those of a decimal
+MAX_BITS = 256  # of a plain value: those of a decimal
+_MAX_VECTOR_BITS = 64 * 1024  # of a short vector: those of longer ones are in full-zip pages
 _LEVEL_BITS = 16
 
 
@@ -91,7 +92,30 @@ def value_bits(data_type: pa.DataType) -> int | None:
         bits = int(data_type.bit_width)
     except ValueError:  # a type of variable width
         return 0 if has_offsets(data_type) else None
-    return bits if 0 < bits <= _MAX_BITS else None
+    return bits if 0 < bits <= MAX_BITS else None
+
+
+@lru_cache(maxsize=256)
+def point_bits(data_type: pa.DataType) -> int | None:
+    """Return the bits of a value of which a few are read singly; see `value_bits`.
+
+    A vector of numbers is such a value too: its numbers lie one behind the other.
+
+    Args:
+        data_type: The type of a field that is no outline.
+    """
+    if not pa.types.is_fixed_size_list(data_type):
+        return value_bits(data_type)
+    kind = data_type.value_type
+    if not pa.types.is_primitive(kind) or kind.bit_width % 8:
+        return None
+    bits = data_type.list_size * kind.bit_width
+    return bits if 0 < bits <= _MAX_VECTOR_BITS else None
+
+
+def may_have_form(data_type: pa.DataType, form: PointForm) -> bool:
+    """Whether the values of a leaf are read in a form: no vectors are looked up in dictionaries."""
+    return form is PointForm.VALUES or not pa.types.is_fixed_size_list(data_type)
 
 
 def needs_dictionary(form: PointForm) -> bool:
@@ -256,10 +280,15 @@ def stored_levels(encoding: CompressiveEncoding) -> tuple[int, int] | None:
 
 
 def _stored_as(encoding: CompressiveEncoding, bits: int) -> Stored | None:
-    """Return how values of so many bits are stored, if they are plain or bit-packed."""
+    """Return how values of so many bits are stored, if they are plain, or bit-packed."""
     match encoding.WhichOneof("compression"):
         case "flat":
             is_supported = _flat_bits(encoding) == bits and (bits == 1 or bits % 8 == 0)
+            return Stored.FLAT if is_supported else None
+        case "fixed_size_list" if not encoding.fixed_size_list.has_validity:
+            lists = encoding.fixed_size_list
+            own = _flat_bits(lists.values) or 0
+            is_supported = own % 8 == 0 and own * lists.items_per_value == bits > 0
             return Stored.FLAT if is_supported else None
         case "inline_bitpacking" if not encoding.inline_bitpacking.HasField("values"):
             packed = encoding.inline_bitpacking.uncompressed_bits_per_value

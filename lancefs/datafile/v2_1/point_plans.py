@@ -27,8 +27,10 @@ from lancefs.datafile.v2_1.page_plans import (
     DECIMAL64,
     PointForm,
     description_of,
+    may_have_form,
     needs_dictionary,
     plan_page_in_file,
+    point_bits,
     value_bits,
 )
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding
@@ -287,7 +289,7 @@ def plan_leaf(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
         UnsupportedFeature: The layout of a page, or the type of the field, is not known.
     """
     field, structs = leaf.field, len(leaf.around)
-    bits = None if field.is_outline or field.is_decimal64 else value_bits(field.storage_type)
+    bits = None if field.is_outline or field.is_decimal64 else point_bits(field.storage_type)
     if bits is None or not column.pages:
         return None
     if structs and any(around.logical_type != "struct" for around in leaf.around):
@@ -308,7 +310,7 @@ def plan_plain(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
 def _plan_of_leaf(leaf: LeafField, column: ColumnPages, bits: int) -> LeafPlan | None:
     plan = _plan_pages if len(column.pages) <= FEW_PAGES else _plan
     described = plan(column, bits, len(leaf.around))
-    if described is None:
+    if described is None or not may_have_form(leaf.field.storage_type, described.form[0]):
         return None
     dictionaries = [
         PageDictionary(description, items)

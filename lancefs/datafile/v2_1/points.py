@@ -30,7 +30,7 @@ from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.encodings.dictionary import PageDictionaries, look_up
 from lancefs.datafile.v2_1.encodings.registry import Chunked
-from lancefs.datafile.v2_1.page_plans import PointForm
+from lancefs.datafile.v2_1.page_plans import MAX_BITS, PointForm
 from lancefs.datafile.v2_1.point_plans import LeafMemory, LeafPlan, PageDictionary, PlanTable
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
@@ -116,8 +116,12 @@ class _LeafValues(NamedTuple):
 
     def array(self, data_type: pa.DataType) -> pa.Array:
         """Return the values as an array."""
-        buffers = [self.validity, self.values]
-        return pa.Array.from_buffers(data_type, self.length, buffers, self.nulls)
+        buffers, make = [self.validity, self.values], pa.Array.from_buffers
+        if not pa.types.is_fixed_size_list(data_type):
+            return make(data_type, self.length, buffers, self.nulls)
+        count = self.length * data_type.list_size
+        items = make(data_type.value_type, count, [None, self.values], 0)
+        return make(data_type, self.length, [self.validity], self.nulls, children=[items])
 
 
 class Reading(NamedTuple):
@@ -235,7 +239,7 @@ def read_points(sources: Sequence[PointSource]) -> KernelResult:
 
     Raises:
         CorruptFile: A page is damaged.
-        TooLarge: The strings have more bytes than `limited` allows.
+        TooLarge: The strings or vectors have more bytes than `limited` allows.
     """
     return read_values(Reading.of(sources))
 
@@ -335,6 +339,10 @@ def _take(reading: Reading, leaves: range) -> tuple[Bytes, list[_LeafValues], in
         how many places.
     """
     memory = _memory(reading, leaves)
+    is_wide = reading.sources[0].table.bits[leaves.start : leaves.stop] > MAX_BITS
+    if is_wide.any():  # vectors, of which few rows may have many bytes
+        size = int(memory.lengths[is_wide].sum())
+        check_size(size, size)
     pages = reading.pages
     out, numbers = take_points(reading.pieces, pages, memory.leaves, reading.rows, memory.size)
     *nulls, seen, places = numbers.tolist()
