@@ -493,3 +493,11 @@ def test_the_mean_of_infinities_does_not_depend_on_batches(
     for value in (1.0, *infinities, 2.0):
         moments.add(pa.array([value]))
     assert (moments.mean, moments.deviation) == (mean, None)
+
+
+def test_a_profile_at_a_prompt_says_how_to_look_at_it() -> None:
+    profile = lancefs.open(ORDERS).describe(["city"])
+    expected = "orders.lance@4: 1,191 rows, 1 column; to_table() has a row for each column>"
+    assert repr(profile).endswith(expected)
+    assert profile.to_table().num_rows == 1
+    assert "1,191 rows, 1 column&gt;</div><table>" in profile._repr_html_()

@@ -191,6 +191,10 @@ def test_sql_explains_what_duckdb_cannot_know_of_tables(
     assert "quotes" not in here("sql", "FROM coffees").err
     assert "quotes" not in here("sql", "SELEC 1 FROM 'teas.lance'").err
     assert "did you mean teas.lance?" in here("sql", "FROM 'tea.lance'").err
+    assert "or by lance_scan(" in here("sql", "FROM read_lance('teas.lance')").err
+    assert "by its path" not in here("sql", "FROM lance_scann('teas.lance')").err
+    at_version = "FROM 'teas.lance' AT (VERSION => 1)"
+    assert "A version follows the path: FROM 't.lance@v1'" in here("sql", at_version).err
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     assert "a folder of Parquet files" in here("sql", f"FROM '{tmp_path}'").err
 

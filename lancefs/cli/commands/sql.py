@@ -133,14 +133,18 @@ def _run(connection: Any, query: str, form: str, explain: bool) -> None:
     except duckdb.CatalogException as error:
         raise Failure(_explained(str(error), query)) from error
     except duckdb.Error as error:
-        raise Failure(str(error)) from error
+        hint = "A version follows the path: FROM 't.lance@v1'"
+        is_hinted = ".lance" in query and "does not support time travel" in str(error)
+        raise Failure(f"{error}\n{hint}" if is_hinted else str(error)) from error
 
 
 def _explained(message: str, query: str) -> str:
     """Say what DuckDB cannot know about a table that it does not find."""
     found = re.search(r"Table with name \"?(.+?)\"? does not exist", message)
     if found is None:
-        return message
+        is_guess = re.search(r"Function with name \"?\w*lance\w*\"? does not exist", message)
+        hint = "\nA table is read by its path, or by lance_scan('t.lance')" if is_guess else ""
+        return message + (hint if "lance_" not in message.partition("Did you mean")[2] else "")
     if os.path.exists(f"{found[1]}.lance"):
         return f"{message}\nA path stands in single quotes: FROM '{found[1]}.lance'"
     if not (".lance" in found[1] or os.path.exists(found[1])):
