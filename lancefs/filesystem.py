@@ -49,6 +49,13 @@ _FSSPEC_OPTIONS = {
     "max_paths",
     "skip_instance_cache",
 }
+# What is meant by other options.
+_MEANT = {
+    **dict.fromkeys(("path", "table", "target", "uri", "url"), "the table is given as fo=…"),
+    **dict.fromkeys(
+        ("branch", "ref", "tag", "version"), "a version is a path, such as versions/2.arrow"
+    ),
+}
 
 
 class _WorkingDirectory:
@@ -147,10 +154,9 @@ class LanceFileSystem(ReadOnlyFileSystem):
         **kwargs: Any,
     ) -> None:
         if unknown := kwargs.keys() - _FSSPEC_OPTIONS:
-            raise TypeError(
-                f"LanceFileSystem got an unexpected keyword argument {min(unknown)!r}; options of "
-                "the store are given as target_options={…}"
-            )
+            name = min(unknown)
+            hint = _MEANT.get(name, "options of the store are given as target_options={…}")
+            raise TypeError(f"LanceFileSystem got an unexpected keyword argument {name!r}; {hint}")
         if max_memory is not None:
             check_number("max_memory", max_memory, least=1)
         super().__init__(**kwargs)

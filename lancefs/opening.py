@@ -77,7 +77,7 @@ def open(
     """
     for name in unknown:
         other_names.refuse_argument("open", name, other_names.OPENING, open.__annotations__)
-    path = os.fspath(url)
+    path = os.fsdecode(url)
     given: object = storage_options
     if given is not None and not isinstance(given, Mapping):
         kind = type(given).__name__  # the value may be a secret

@@ -116,3 +116,7 @@ def test_only_columns_and_filter_are_taken_by_position(orders: lancefs.LanceData
     """The third argument is `limit` in pylance, and `batch_size` in pyarrow."""
     with pytest.raises(TypeError, match="positional arguments"):
         orders.scanner(["city"], "quantity > 3", 5)  # type: ignore[misc]
+
+
+def test_a_path_of_bytes_is_a_path() -> None:
+    assert lancefs.open(ORDERS.encode()).version == 4  # type: ignore[arg-type]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 
 from lancefs.errors import LanceError, NotALanceTable
 from lancefs.storage import Store
 from lancefs.storage.filesystems import is_bucket
 from lancefs.table.versions import VERSIONS, web_hint
 
+# A path with a version, which `lancefs.open` takes, but for which no filesystem has a directory.
+_VERSIONED = re.compile(r"\.lance@[^/@]+$")
+_FILE_HINT = "; a file of a version is lance://versions/7.arrow::t.lance"
 # What files may be that are taken for tables, by their endings.
 _ARCHIVES = ("zip", "tar")  # which are protocols of fsspec, too
 _FILES = {
@@ -31,7 +35,8 @@ def not_a_table(store: Store) -> NotALanceTable:
     what = _file_kind(store)
     names = store.names() if what is None else []
     if what is None and not names:
-        what = f"there is no such directory, or it is empty{web_hint(store)}"
+        hint = _FILE_HINT if _VERSIONED.search(store.root) else web_hint(store)
+        what = f"there is no such directory, or it is empty{hint}"
     around = enclosing_table(Store(store.fs, store.root.rpartition("/")[0]))
     if around is not None:
         what = f"lies in the Lance table {around}, whose path is expected"

@@ -67,6 +67,9 @@ class Directory(ABC):
     handle: Handle | None = None
     branch: str | None = None
 
+    # What it has beside the children that it lists, as the end of a sentence.
+    MORE = ""
+
     def __init__(self, path: str) -> None:
         self.path = path
 
@@ -90,6 +93,10 @@ class Directory(ABC):
     def below(self, name: str) -> str:
         """Return the path of a child."""
         return f"{self.path}/{name}" if self.path else name
+
+    def meant(self, name: str) -> str | None:
+        """Return the path that a name stands for which the directory lacks; None if not known."""
+        return None
 
 
 Node: TypeAlias = Directory | FileNode
@@ -116,6 +123,13 @@ class Root(Directory):
             case "branches":
                 return Branches(self._table, name, "")
         return _branch_node(name, self._table, None, "")
+
+    def meant(self, name: str) -> str | None:
+        """Return the path of the version or tag that a name is."""
+        ref, form = _stem(name), _form(name) or ""
+        if _VERSION.fullmatch(ref.removeprefix("v")):
+            return f"versions/{ref.removeprefix('v')}{form}"
+        return f"tags/{ref}{form}" if ref in self._table.tags else None
 
 
 class Versions(Directory):
@@ -144,6 +158,8 @@ class Versions(Directory):
 
 class Changes(Directory):
     """The changes between versions of a branch."""
+
+    MORE = ", and those between any two versions, the older one first"
 
     def __init__(self, table: TableSession, path: str, branch: str | None) -> None:
         super().__init__(path)
@@ -405,11 +421,15 @@ def missing(where: str, directory: Directory, name: str) -> str:
     """
     children = directory.children()
     stems = list(dict.fromkeys(map(_stem, children)))
+    meant = directory.meant(name)
     similar = difflib.get_close_matches(_stem(name), stems, 3, 0.6)
-    if similar:
+    if meant is not None:
+        hint = f"did you mean {meant}?"
+    elif similar:
         hint = f"did you mean {' or '.join(_suggest(name, stem, children) for stem in similar)}?"
     elif stems:
-        hint = f"it has {', '.join(stems[:10])}{', …' if len(stems) > 10 else ''}"
+        more = ", …" if len(stems) > 10 else ""
+        hint = f"it has {', '.join(stems[:10])}{more}{directory.MORE}"
     else:
         hint = "it is empty"
     return f"{where}: there is no {name!r} in it; {hint}"

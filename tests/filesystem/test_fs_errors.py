@@ -32,6 +32,9 @@ MISSING = {
     "tags/...arrow": (NoSuchPath, "it has prod"),
     "branches/nope/latest.arrow": (NoSuchPath, "it has exp, team"),
     "branches/exp/versions/9.arrow": (RefNotFound, "no version 9; the table has 3, 4"),
+    "2.arrow": (NoSuchPath, r"did you mean versions/2.arrow\?"),
+    "v2.arrows": (NoSuchPath, r"did you mean versions/2.arrows\?"),
+    "prod.arrow": (NoSuchPath, r"did you mean tags/prod.arrow\?"),
     "latest.arow": (NoSuchPath, "did you mean latest"),
     "latest/columns/nope.arrow": (NoSuchPath, "no column 'nope'"),
     "latest/columns/id,nope.arrow": (NoSuchPath, "no column 'nope'"),
@@ -145,3 +148,12 @@ def test_a_damaged_manifest(table: str) -> None:
 def test_an_unknown_option_is_a_type_error() -> None:
     with pytest.raises(TypeError, match=r"'follows'.*target_options"):
         fsspec.filesystem("lance", follows="table")
+    with pytest.raises(TypeError, match="'url'; the table is given as fo="):
+        fsspec.filesystem("lance", url="t.lance")
+    with pytest.raises(TypeError, match="'version'; a version is a path"):
+        fsspec.filesystem("lance", fo="t.lance", version=2)
+
+
+def test_a_table_with_a_version_says_how_files_name_versions(shared_table: str) -> None:
+    with pytest.raises(NotALanceTable, match=r"version is lance://versions/7.arrow::t.lance$"):
+        fsspec.open(f"lance://latest.arrow::{shared_table}@v2").open()

@@ -75,6 +75,7 @@ def test_changes_never_change(fs: LanceFileSystem) -> None:
         ("changes/1..9.arrow", RefNotFound, "no version 9; the table has 1, 2, 3"),
         ("changes/0..2.arrow", RefNotFound, "no version 0"),
         ("changes/3..1.arrow", NoSuchPath, "there is no '3..1.arrow'"),
+        ("changes/newest.arrow", NoSuchPath, "those between any two versions, the older one first"),
         ("changes/1-3.arrow", NoSuchPath, r"it has 1\.\.2, 2\.\.3|did you mean"),
         ("changes/1..3", NoSuchPath, "there is no '1..3'"),
         ("changes/01..3.arrow", NoSuchPath, "there is no"),
