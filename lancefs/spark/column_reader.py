@@ -18,6 +18,7 @@ from lancefs.datafile.arrays import stored_values
 from lancefs.datafile.buffers import Ints
 from lancefs.errors import MemoryLimitExceeded
 from lancefs.lance_dataset import LanceDataset
+from lancefs.scan.scanner import LanceScanner
 from lancefs.spark.brief_errors import brief
 from lancefs.spark.pinned_version import Pinned
 from lancefs.spark.spark_types import arrow_schema
@@ -29,6 +30,8 @@ from lancefs.table.batch_rows import batch_rows_for
 _SPARSE = 4
 # Rows that a scan goes on over, rather than a new one beginning after them.
 _PASSED_OVER = 4096
+# Bytes of a column in one batch, as many as an array of texts can have.
+_MOST_BYTES = 2**31
 
 
 class TaskColumns:
@@ -75,20 +78,23 @@ class TaskColumns:
         names = [field.name for field in fields]
         first, count = int(positions[0]), int(positions[-1] - positions[0]) + 1
         if not self._is_dense(positions, names):
-            rows = self._dataset.take(positions, columns=names)
+            found = self._taken(names, positions)
         elif is_scan:
-            rows = self._scanned(names, first, count)
+            found = self._scanned(names, first, count)
         else:
-            rows = self._dataset.to_table(names, offset=first, limit=count)
+            found = self._scanner(names, first, count).to_batches()
+        parts, size = [], 0
+        for part in found:
+            parts.append(part)
+            size += part.nbytes
+            if size > _MOST_BYTES * len(names):
+                raise _too_large(names, len(positions))
+        rows = pa.Table.from_batches(parts)
         if rows.num_rows != len(positions):
             rows = rows.take(pa.array(positions - first))
         batches = rows.combine_chunks().to_batches()
         if len(batches) > 1:
-            raise MemoryLimitExceeded(
-                f"a batch of {len(positions)} rows of {names} has more than 2 GiB: set "
-                "spark.sql.execution.arrow.maxRecordsPerBatch lower, or read the "
-                "table with lancefs.spark.read, whose batches are cut by bytes"
-            )
+            raise _too_large(names, len(positions))
         converted = convert(batches[0], pa.schema(fields), self._nanoseconds)
         return dict(zip(names, converted.columns, strict=True))
 
@@ -99,24 +105,34 @@ class TaskColumns:
             return False
         if count == len(positions):
             return True
-        types = self._dataset.scanner(names).projected_schema.types
-        most = batch_rows_for(self._dataset.manifest.fragments[0], types)
-        return count <= min(_SPARSE * len(positions), most)
+        return count <= min(_SPARSE * len(positions), self._batch_rows(names))
 
-    def _scanned(self, names: Sequence[str], first: int, count: int) -> pa.Table:
+    def _batch_rows(self, names: Sequence[str]) -> int:
+        """Return how many rows of columns fit into a batch of a few megabytes."""
+        types = self._dataset.scanner(list(names)).projected_schema.types
+        return batch_rows_for(self._dataset.manifest.fragments[0], types)
+
+    def _scanner(self, names: Sequence[str], first: int, count: int | None = None) -> LanceScanner:
+        rows = self._batch_rows(names)
+        return self._dataset.scanner(list(names), offset=first, limit=count, batch_size=rows)
+
+    def _taken(self, names: Sequence[str], positions: Ints) -> Iterator[pa.RecordBatch]:
+        """Read rows that lie far apart, no more at a time than fit into memory well."""
+        most = self._batch_rows(names)
+        for start in range(0, len(positions), most):
+            some = positions[start : start + most]
+            yield from self._dataset.take(some, columns=names).to_batches()
+
+    def _scanned(self, names: Sequence[str], first: int, count: int) -> Iterator[pa.RecordBatch]:
         """Go on with the scan, or begin one."""
         skip = first - self._next
         if self._next < 0 or not 0 <= skip <= _PASSED_OVER:
-            scanner = self._dataset.scanner(list(names), offset=first)
-            types = scanner.projected_schema.types
-            rows = batch_rows_for(self._dataset.manifest.fragments[0], types)
-            scanner = self._dataset.scanner(list(names), offset=first, batch_size=rows)
+            scanner = self._scanner(names, first)
             self._scan, self._rest, skip = scanner.to_batches(), None, 0
         for _ in self._next_rows(skip):
             pass
-        rows_found = pa.Table.from_batches(list(self._next_rows(count)))
+        yield from self._next_rows(count)
         self._next = first + count
-        return rows_found
 
     def _next_rows(self, count: int) -> Iterator[pa.RecordBatch]:
         while count:
@@ -126,6 +142,14 @@ class TaskColumns:
             self._rest = self._rest.slice(len(part))
             count -= len(part)
             yield part
+
+
+def _too_large(names: Sequence[str], count: int) -> MemoryLimitExceeded:
+    return MemoryLimitExceeded(
+        f"a batch of {count} rows of {', '.join(names)} has more than 2 GiB: set "
+        "spark.sql.execution.arrow.maxRecordsPerBatch lower, or read the table with "
+        "lancefs.spark.read, whose batches are cut by bytes"
+    )
 
 
 def _are_equal(left: Ints, right: Ints) -> bool:

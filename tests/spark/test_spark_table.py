@@ -23,8 +23,15 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'la
 
 import lancefs
 import lancefs.spark
-from lancefs.errors import ColumnNotFound, InvalidFilter, NotALanceTable, RefNotFound
+from lancefs.errors import (
+    ColumnNotFound,
+    InvalidFilter,
+    MemoryLimitExceeded,
+    NotALanceTable,
+    RefNotFound,
+)
 from lancefs.scan.execution import Scan
+from lancefs.spark import column_reader
 from lancefs.spark.column_reader import TaskColumns
 from lancefs.spark.spark_types import arrow_schema, spark_schema
 
@@ -303,6 +310,29 @@ def test_every_batch_gets_its_rows(local: str, batches: list[list[int]], data: A
             wanted = expected[field.name].take(batch).combine_chunks()
             assert found.equals(pa.concat_arrays([wanted]) if wanted.offset else wanted)
             assert found.type == field.type
+
+
+@pytest.mark.parametrize("step", [1, 100], ids=["dense", "sparse"])
+def test_a_batch_of_too_many_bytes_is_refused_before_it_is_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    path, read = str(tmp_path / "t.lance"), 0
+    texts = [np.random.default_rng(row).bytes(5000).hex() for row in range(3000)]
+    lance.write_dataset(pa.table({"text": texts}), path)
+    batches = Scan.batches
+
+    def counted(self: Scan) -> Any:
+        nonlocal read
+        for batch in batches(self):
+            read += batch.nbytes
+            yield batch
+
+    monkeypatch.setattr(Scan, "batches", counted)
+    monkeypatch.setattr(column_reader, "_MOST_BYTES", 200_000)
+    task = TaskColumns(lancefs.open(path), "error")
+    with pytest.raises(MemoryLimitExceeded, match=r"rows of text has more .*maxRecordsPerBatch"):
+        task.read(pa.field("text", pa.string()), np.arange(0, 3000, step))
+    assert read < 20_000_000
 
 
 def test_batches_one_after_the_other_are_one_scan(
