@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -38,7 +39,7 @@ class Attached:
     def __init__(
         self,
         spark: SparkSession,
-        folder: str,
+        folder: str | os.PathLike[str],
         ref: Ref,
         nanoseconds: Nanoseconds,
         unsupported: Unsupported,
@@ -134,7 +135,7 @@ class Attached:
 
 def attach(
     spark: SparkSession,
-    folder: str,
+    folder: str | os.PathLike[str],
     ref: Ref | int | str | datetime | None = None,
     *,
     nanoseconds: Nanoseconds = "error",

@@ -20,7 +20,7 @@ SUFFIX = ".lance"
 _SIGNS = "*?["
 
 
-def find_tables(place: str, storage: Mapping[str, Any]) -> dict[str, str]:
+def find_tables(place: str | os.PathLike[str], storage: Mapping[str, Any]) -> dict[str, str]:
     """Find tables, which are folders whose names end in `.lance`.
 
     Args:

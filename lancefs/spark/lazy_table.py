@@ -7,6 +7,7 @@ of one Arrow function for each column, which reads the column at these positions
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -25,7 +26,12 @@ from lancefs.spark.session import read
 from lancefs.spark.shipping import function
 from lancefs.spark.spark_types import nullable, spark_schema
 from lancefs.spark.stores import absolute
-from lancefs.spark.table_options import Nanoseconds, TableOptions, Unsupported
+from lancefs.spark.table_options import (
+    Nanoseconds,
+    TableOptions,
+    Unsupported,
+    require_list,
+)
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref, make_ref
 from lancefs.table.row_metadata import ROW_OFFSET
@@ -33,7 +39,7 @@ from lancefs.table.row_metadata import ROW_OFFSET
 
 def table(
     spark: SparkSession,
-    url: str,
+    url: str | os.PathLike[str],
     ref: Ref | int | str | datetime | None = None,
     *,
     columns: Sequence[str] | None = None,
@@ -77,6 +83,7 @@ def table(
     where = TableOptions(absolute(url), dict(storage_options or {}), moved=dict(base_paths or {}))
     wanted = make_ref(as_of=ref) if isinstance(ref, datetime) else make_ref(ref=ref)
     version = open_table(where, wanted)
+    require_list("columns", columns)
     names = None if columns is None else list(columns)
     if names is not None and len(set(names)) < len(names):
         raise ValueError(f"columns is {names!r}; names were expected, each once")

@@ -24,7 +24,13 @@ from lancefs.spark.data_source import LanceDataSource
 from lancefs.spark.reading_frame import reading_frame
 from lancefs.spark.requirements import require_java
 from lancefs.spark.shipping import rebuild
-from lancefs.spark.table_options import TASK_ROW_METADATA, Nanoseconds, Unsupported
+from lancefs.spark.stores import absolute
+from lancefs.spark.table_options import (
+    TASK_ROW_METADATA,
+    Nanoseconds,
+    Unsupported,
+    require_list,
+)
 
 
 def register(spark: SparkSession) -> None:
@@ -38,7 +44,7 @@ def register(spark: SparkSession) -> None:
 
 def read(
     spark: SparkSession,
-    url: str,
+    url: str | os.PathLike[str],
     *,
     columns: Sequence[str] | None = None,
     filter: pc.Expression | str | None = None,
@@ -84,8 +90,9 @@ def read(
         InvalidFilter: The filter cannot be parsed.
         LanceError: The table cannot be opened, as `lancefs.open` says.
     """
+    require_list("columns", columns)
     given = {
-        "path": url,
+        "path": absolute(url),
         "columns": None if columns is None else json.dumps(list(columns)),
         "filter": filters.serialize(filter) if isinstance(filter, pc.Expression) else filter,
         "version": version,

@@ -11,8 +11,13 @@ import fsspec
 from lancefs.storage.filesystems import open_url
 
 
-def absolute(url: str) -> str:
-    """Return a path that means the same on every machine, where the store is the same."""
+def absolute(url: str | os.PathLike[str]) -> str:
+    """Return a path that means the same on every machine, where the store is the same.
+
+    Raises:
+        TypeError: It is neither a text nor a path, but for instance a list of some.
+    """
+    url = os.fspath(url)
     if url.startswith("file:") and not url.startswith("file://"):
         url = url.removeprefix("file:")  # as Spark's catalogue writes local paths
     protocol, path = fsspec.core.split_protocol(url)

@@ -47,6 +47,8 @@ _NAMES = (
     "readChangeFeed",
 )
 _STORAGE = "storage."
+# What Spark makes of `.load([…])` with more than one path.
+_PATHS = "paths"
 # What other formats call the options that name a version.
 _ELSEWHERE = {"timestampasof": "asOf", "as-of-timestamp": "asOf", "snapshot-id": "version"}
 # What a task knows of its rows: all but how many come before them in the table.
@@ -169,7 +171,22 @@ def names_table(given: Mapping[str, str]) -> bool:
     return any(name.lower() in ("path", "location") and value for name, value in given.items())
 
 
+def require_list(option: str, names: object) -> None:
+    """See that names of columns are not one name, whose letters would be taken for them.
+
+    Raises:
+        TypeError: They are.
+    """
+    if isinstance(names, str):
+        raise TypeError(f"{option} is {names!r}; a list of names was expected: [{names!r}]")
+
+
 def _check_names(said: Mapping[str, str]) -> None:
+    if _PATHS in said:
+        raise ValueError(
+            "several tables are named, and lancefs reads one at a time: load each of them, and "
+            "join the DataFrames with unionByName"
+        )
     known = {name.lower(): name for name in _NAMES}
     for name in said:
         # Spark's catalogue adds options of its own; only what looks like a slip is refused.

@@ -336,6 +336,7 @@ def test_ten_thousand_tasks_travel_in_few_bytes(tmp_path: Path) -> None:
         ({"version": 99}, RefNotFound, "the table has 1, 2, 3, 4"),
         ({"tag": "prd"}, RefNotFound, "prod"),
         ({"columns": ["prise"]}, ColumnNotFound, "price"),
+        ({"columns": "price"}, TypeError, r"a list of names was expected: \['price'\]"),
         ({"version": 1, "tag": "prod"}, ValueError, "each name a version"),
         ({"filter": pc.field("prize") > 1}, ValueError, r"prize.* does not fit .*id, city"),
         ({"filter": "prize > 1"}, ColumnNotFound, "did you mean 'price'"),
@@ -354,6 +355,22 @@ def test_the_helper_raises_errors_of_lancefs(
 def test_a_path_without_a_table_is_said_to_be_none(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(NotALanceTable, match="no such directory"):
         lancefs.spark.read(spark, str(tmp_path / "none.lance"))
+    with pytest.raises(
+        Exception, match=r"NotALanceTable: .*none\.lance: there is no such directory"
+    ):
+        spark.read.format("lancefs").load(str(tmp_path / "none.lance"))
+
+
+def test_a_table_is_named_by_a_path_of_python_as_well(spark: Any, table: str) -> None:
+    for read in (lancefs.spark.read, lancefs.spark.table):
+        assert read(spark, Path(table)).columns == read(spark, table).columns
+        with pytest.raises(TypeError, match="not list"):
+            read(spark, [table])
+
+
+def test_several_paths_are_refused(spark: Any, table: str) -> None:
+    with pytest.raises(Exception, match="lancefs reads one at a time"):
+        spark.read.format("lancefs").load([table, table])
 
 
 @pytest.mark.parametrize(

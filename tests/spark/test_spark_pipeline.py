@@ -464,6 +464,8 @@ def test_wrong_arguments_are_refused(spark: Any, tmp_path: Path) -> None:
         (RefNotFound, "there is no version 9", {"ref": 9}),
         (ColumnNotFound, "did you mean", {"columns": ["pryce"]}),
         (LanceError, "no column 'town'", {"partition_by": ["town"]}),
+        (TypeError, "a list of names was expected", {"partition_by": "city"}),
+        (TypeError, "a list of names was expected", {"columns": "city"}),
         (UnsupportedFeature, "cannot name directories", {"partition_by": ["price"]}),
     ]
     for error, says, arguments in cases:

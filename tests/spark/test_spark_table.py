@@ -182,6 +182,7 @@ def test_values_of_all_types_come_as_by_the_format(spark: Any, tmp_path: Path) -
         ({"ref": 99}, RefNotFound, "the table has 1, 2"),
         ({"columns": ["prise"]}, ColumnNotFound, "price"),
         ({"columns": ["id", "id"]}, ValueError, "each once"),
+        ({"columns": "id"}, TypeError, r"a list of names was expected: \['id'\]"),
         ({"filter": "price >> 1"}, InvalidFilter, "'> 1'"),
     ],
     ids=str,

@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -213,7 +214,9 @@ class Materialized:
         return json.dumps(said, indent=1).encode()
 
 
-def open_materialized(url: str, storage_options: Mapping[str, Any] | None = None) -> Materialized:
+def open_materialized(
+    url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
+) -> Materialized:
     """Open what `materialize` wrote: the newest version that is complete.
 
     Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -21,8 +22,8 @@ T = TypeVar("T")
 
 def materialize_all(
     spark: SparkSession,
-    sources: str,
-    destination: str,
+    sources: str | os.PathLike[str],
+    destination: str | os.PathLike[str],
     *,
     storage_options: Mapping[str, Any] | None = None,
     **how: Any,
@@ -48,7 +49,7 @@ def materialize_all(
     """
 
     def write(name: str, url: str) -> Materialized:
-        to = f"{destination.rstrip('/')}/{name}"
+        to = f"{os.fspath(destination).rstrip('/')}/{name}"
         return materialize(spark, url, to, storage_options=storage_options, **how)
 
     return _with_each(find_tables(sources, storage_options or {}), write, "written")
@@ -56,7 +57,7 @@ def materialize_all(
 
 def verify_all(
     spark: SparkSession,
-    sources: str,
+    sources: str | os.PathLike[str],
     *,
     storage_options: Mapping[str, Any] | None = None,
     **how: Any,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -70,7 +71,9 @@ class OutputReport:
 
 
 def verify_output(
-    spark: SparkSession, destination: str, storage_options: Mapping[str, Any] | None = None
+    spark: SparkSession,
+    destination: str | os.PathLike[str],
+    storage_options: Mapping[str, Any] | None = None,
 ) -> OutputReport:
     """Read all files of a materialised version, and compare their bytes with the manifest.
 

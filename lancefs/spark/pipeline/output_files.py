@@ -85,7 +85,9 @@ class Files:
         storage: For fsspec.
     """
 
-    def __init__(self, url: str, storage: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, url: str | os.PathLike[str], storage: Mapping[str, Any] | None = None
+    ) -> None:
         self.url = absolute(url)
         self.storage = dict(storage or {})
         self.fs, root = open_place(self.url, self.storage)

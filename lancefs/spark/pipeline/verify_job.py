@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -71,7 +72,7 @@ class Report:
 
 def verify(
     spark: SparkSession,
-    source: str,
+    source: str | os.PathLike[str],
     *,
     ref: Ref | str | int | None = None,
     storage_options: Mapping[str, Any] | None = None,
