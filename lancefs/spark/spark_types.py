@@ -7,7 +7,7 @@ docs/spark.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import types as spark
@@ -121,6 +121,30 @@ def spark_schema(
 def nullable(schema: spark.StructType) -> spark.StructType:
     """Return columns as Spark sees them, all of which may be null."""
     return spark.StructType([spark.StructField(f.name, f.dataType) for f in schema.fields])
+
+
+def with_intervals(found: spark.DataType, data_type: pa.DataType) -> Any:
+    """Return the type of a column in Parquet, where numbers of microseconds are intervals.
+
+    Args:
+        found: What Spark sees in a Parquet file, in which an interval is a number.
+        data_type: The type that the column was written with.
+    """
+    data_type = storage_of(data_type)
+    if data_type == _ARROW[spark.DayTimeIntervalType]:
+        return spark.DayTimeIntervalType()
+    if isinstance(found, spark.StructType):
+        members = {data_type.field(i).name: data_type.field(i) for i in range(data_type.num_fields)}
+        fields = [(one, with_intervals(one.dataType, members[one.name].type)) for one in found]
+        return spark.StructType([spark.StructField(f.name, t, f.nullable) for f, t in fields])
+    if isinstance(found, spark.ArrayType):
+        item = with_intervals(found.elementType, data_type.value_type)
+        return spark.ArrayType(item, found.containsNull)
+    if isinstance(found, spark.MapType):
+        key = with_intervals(found.keyType, data_type.key_type)
+        value = with_intervals(found.valueType, data_type.item_type)
+        return spark.MapType(key, value, found.valueContainsNull)
+    return found
 
 
 def denied_nulls(own: spark.StructField, wanted: spark.StructField) -> str | None:

@@ -440,12 +440,22 @@ def test_readers_of_the_version_before_are_not_disturbed(spark: Any, tmp_path: P
 
 def test_types_can_be_those_of_spark(spark: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "t.lance")
-    table = pa.table({"h": pa.array([1.5, None], pa.float16()), "u": pa.array([1, 2], pa.uint64())})
+    table = pa.table(
+        {
+            "h": pa.array([1.5, None], pa.float16()),
+            "u": pa.array([1, 2], pa.uint64()),
+            "took": pa.array([-5, None], pa.duration("s")),
+            "laps": pa.array(
+                [[{"took": 7}], None], pa.list_(pa.struct({"took": pa.duration("ms")}))
+            ),
+        }
+    )
     lance.write_dataset(table, path, data_storage_version="2.1")
     done = lancefs.spark.materialize(spark, path, str(tmp_path / "out"), types="spark")
-    frame = done.to_spark(spark)
-    assert dict(frame.dtypes) == {"h": "float", "u": "decimal(20,0)"}
-    assert [row.h for row in frame.collect()] == [1.5, None]
+    frame, own = done.to_spark(spark), spark.read.format("lancefs").load(path)
+    assert frame.dtypes == own.dtypes
+    assert dict(frame.dtypes)["took"] == "interval day to second"  # of which Parquet knows nothing
+    assert frame.collect() == own.collect()
 
 
 def test_a_table_without_rows_is_materialised_too(spark: Any, tmp_path: Path) -> None:

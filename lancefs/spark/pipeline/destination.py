@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 from lancefs.arrow_dataset import pads
 from lancefs.errors import CorruptFile, NotALanceTable, UnsupportedFeature
 from lancefs.spark.pipeline.output_files import Files
-from lancefs.spark.spark_types import spark_schema
+from lancefs.spark.spark_types import spark_schema, with_intervals
 
 MANIFEST = "_lancefs.json"
 DATA = "data"
@@ -188,13 +188,12 @@ class Materialized:
             raise ValueError(f"{self.files.shown} has no Parquet files, which Spark would read")
         reader = spark.read.option("basePath", f"{self.files.url}/{DATA}")
         found = reader.parquet(*self.urls)
-        if not self.settings.partition_by:
-            return found
         # Of names of directories Spark guesses that 01 is a number, and true a text.
         named = pa.schema([self.schema.field(name) for name in self.settings.partition_by])
         known = {field.name: field for field in spark_schema(named)}
         schema = StructType([known.get(field.name, field) for field in found.schema])
-        return reader.schema(schema).parquet(*self.urls)
+        schema = with_intervals(schema, pa.struct(list(self.schema)))
+        return found if schema == found.schema else reader.schema(schema).parquet(*self.urls)
 
     def to_json(self) -> bytes:
         """As the bytes of the manifest."""
