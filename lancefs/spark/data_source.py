@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
     DataSourceWriter,
     Filter,
     InputPartition,
@@ -26,7 +28,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from lancefs.datafile.fields import Field
-from lancefs.errors import ColumnNotFound, LanceError
+from lancefs.errors import ColumnNotFound, LanceError, NotALanceTable
 from lancefs.spark import catalogue
 from lancefs.spark.brief_errors import brief, brief_about_options, briefly
 from lancefs.spark.partitions import Span, plan, restrict_spans
@@ -80,7 +82,9 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
         self.pinned: Pinned | None = None
         if names_table(options):
             parsed = parse_options(options)
-            self.pinned = pin(parsed.table, open_table(parsed.table, parsed.ref))
+            # Who writes to a new place is refused; who reads has this error from `schema`.
+            with suppress(NotALanceTable):
+                self.pinned = pin(parsed.table, open_table(parsed.table, parsed.ref))
 
     def __reduce__(self) -> Shipped:
         return ship(_unship_source, dict(self.options), self.pinned)
@@ -130,9 +134,17 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
     @brief
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Refused: nothing is ever written to a Lance table."""
+        raise self._refusal()
+
+    @brief
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Refused as well."""
+        raise self._refusal()
+
+    def _refusal(self) -> LanceError:
         given = {name.lower(): value for name, value in self.options.items()}
         where = given.get("path") or given.get("location") or "a table of the catalogue"
-        raise LanceError(f"{where}: lancefs only reads Lance tables; write them with pylance")
+        return LanceError(f"{where}: lancefs only reads Lance tables; write them with pylance")
 
     def _check(self, pinned: Pinned, schema: StructType, read: ReadOptions) -> None:
         try:

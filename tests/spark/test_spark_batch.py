@@ -431,9 +431,14 @@ def test_the_same_below_a_column(spark: Any, tmp_path: Path) -> None:
     assert same.where("exists(trips, trip -> trip.via is null)").count() == 2
 
 
-def test_nothing_is_written(spark: Any, table: str) -> None:
+def test_nothing_is_written(spark: Any, table: str, tmp_path: Path) -> None:
+    for place in (table, str(tmp_path / "new.lance")):
+        with pytest.raises(Exception, match=r"LanceError: .*only reads Lance tables"):
+            spark.range(3).write.format("lancefs").mode("append").save(place)
+    stream = spark.readStream.format("rate").load()
+    sink = stream.writeStream.format("lancefs").option("path", str(tmp_path / "new.lance"))
     with pytest.raises(Exception, match=r"LanceError: .*only reads Lance tables"):
-        spark.range(3).write.format("lancefs").mode("append").save(table)
+        sink.option("checkpointLocation", str(tmp_path / "cp")).start().awaitTermination()
 
 
 def test_a_file_that_vanishes_is_named(spark: Any, tmp_path: Path) -> None:
