@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckdb_adapter.identifiers import fold
+from duckdb_adapter.sources.conversions import common_type, convert
 from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows, RowSource, as_filter_type
 from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.datafile.constants import array_of
@@ -264,7 +265,7 @@ class _UnionRows(RowSource):
         if array.type != plain.type and pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
         try:
-            array = array if array.type == plain.type else pc.cast(array, plain.type)
+            array = array if array.type == plain.type else convert(array, plain.type)
         except pa.ArrowException as error:
             raise _not_converted(member.name, name, array.type, plain.type, str(error)) from None
         return array if kind == plain.type else decimal64_array(array)
@@ -294,8 +295,7 @@ def _merged(tables: Sequence[tuple[str, Mapping[str, pa.Field]]]) -> dict[str, p
 def _common(table: str, fields: Sequence[pa.Field]) -> pa.Field:
     """Return a column with a type that holds the values of all its types."""
     try:
-        schemas = [pa.schema([field]) for field in fields]
-        return pa.unify_schemas(schemas, promote_options="permissive").field(0)
+        return fields[0].with_type(common_type(*fields))
     except pa.ArrowException as error:
         name, types = fields[0].name, [field.type for field in fields]
         raise _not_converted(table, name, types[1], types[0], str(error)) from None
@@ -329,7 +329,7 @@ def _check_conversion(table: str, field: pa.Field, wanted: pa.Field) -> None:
     if field.type == wanted.type or own == wanted.type:
         return
     try:
-        pc.cast(pa.nulls(0, own), wanted.type)
+        convert(pa.nulls(0, own), wanted.type)
     except pa.ArrowException as error:
         raise _not_converted(table, wanted.name, own, wanted.type, str(error)) from None
 

@@ -6,6 +6,7 @@ import tarfile
 import threading
 import uuid
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -331,6 +332,57 @@ def test_strings_of_few_values_stay_encoded(con: Any, tmp_path: Path) -> None:
         "WHERE mode > 'by' AND (x IS NULL OR x > 9) GROUP BY ALL ORDER BY ALL"
     )
     assert both(con, query, lake)[0][:2] == ["by air", "59995"]
+
+
+def test_whole_numbers_and_decimals_are_decimals_together(con: Any, tmp_path: Path) -> None:
+    prices = pa.array([Decimal("1.25"), None], pa.decimal128(6, 2))
+    kinds = [pa.int16(), pa.int64(), pa.uint64()]
+    numbers = {str(kind): pa.table({"v": pa.array([7, None], kind)}) for kind in kinds}
+    lake = write(tmp_path, price=pa.table({"v": prices}), **numbers)
+    for name in numbers:
+        for first, second in (("price", name), (name, "price")):
+            tables = f"['{lake}/{first}.SUFFIX', '{lake}/{second}.SUFFIX']"
+            query = f"SELECT v, typeof(v) FROM SCAN({tables}, union_by_name := true) ORDER BY v"
+            assert [row[0] for row in both(con, query, lake)] == ["1.25", "7.00", "None", "None"]
+    tables = f"['{lake}/price.SUFFIX', '{lake}/int64.SUFFIX']"
+    assert both(con, f"SELECT max(v), typeof(any_value(v)) FROM SCAN({tables})", lake) == [
+        ["7.00", "DECIMAL(6,2)"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "reason"),
+    [
+        (pa.array([1], pa.int32()), pa.array([1], pa.date32()), "numbers are no times"),
+        (pa.array([1], pa.timestamp("us")), pa.array([1], pa.int64()), "numbers are no times"),
+        (
+            pa.array([{"a": [1]}], pa.struct({"a": pa.list_(pa.int64())})),
+            pa.array([{"a": [1]}], pa.struct({"a": pa.list_(pa.timestamp("us"))})),
+            "numbers are no times",
+        ),
+        (pa.array([1.0], pa.float32()), pa.array([1.0, 1e300]), "1e[+]?300 is out of the range"),
+    ],
+)
+def test_no_other_values_are_made_of_values(
+    con: Any, tmp_path: Path, first: pa.Array, second: pa.Array, reason: str
+) -> None:
+    """DuckDB refuses the same of Parquet files."""
+    lake = write(tmp_path, a=pa.table({"v": first}), b=pa.table({"v": second}))
+    for scan, suffix, message in (
+        ("lance_scan", "lance", reason),
+        ("read_parquet", "parquet", "failed to cast column|Unimplemented type"),
+    ):
+        with pytest.raises(duckdb.Error, match=message):
+            con.sql(f"FROM {scan}(['{lake}/a.{suffix}', '{lake}/b.{suffix}'])").fetchall()
+
+
+def test_infinite_and_missing_numbers_are_numbers(con: Any, tmp_path: Path) -> None:
+    wide = pa.array([1.5, float("inf"), float("-inf"), float("nan"), None])
+    first = pa.table({"v": pa.array([0.5], pa.float32())})
+    lake = write(tmp_path, a=first, b=pa.table({"v": wide}))
+    query = "FROM '{lake}/*.SUFFIX' ORDER BY v"
+    found = [row[0] for row in both(con, query, lake)]
+    assert found == ["-inf", "0.5", "1.5", "inf", "nan", "None"]
 
 
 COLUMNS = st.dictionaries(
