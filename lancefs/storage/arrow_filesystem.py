@@ -26,6 +26,10 @@ def as_fsspec(filesystem: Any) -> AbstractFileSystem:
     Raises:
         TypeError: It is neither of fsspec nor of pyarrow.
     """
+    if isinstance(filesystem, pyarrow.fs.PyFileSystem):
+        handler = filesystem.handler
+        if isinstance(handler, pyarrow.fs.FSSpecHandler):  # whose rules for links and clones count
+            return handler.fs
     if isinstance(filesystem, AbstractFileSystem):
         return filesystem
     if isinstance(filesystem, pyarrow.fs.FileSystem):

@@ -227,14 +227,15 @@ def cat_ranges(fs: fsspec.AbstractFileSystem) -> Callable[..., list[Any]]:
 
     That of obstore merges ranges that lie less than a megabyte apart, so that ten rows of a file of
     500 columns would cost the whole file: ranges were merged before, where that pays. That of s3fs
-    signs each request, see `s3_ranges`. That of sshfs gives whole files.
+    signs each request, see `s3_ranges`. That of sshfs gives whole files, and that of fsspec for
+    filesystems of pyarrow, `hdfs` for example, seeks in a stream where a range begins at 0.
     """
     if is_obstore(fs):
         from fsspec.asyn import AsyncFileSystem, sync
 
         store: AsyncFileSystem = fs
         return partial(sync, store.loop, AsyncFileSystem._cat_ranges, store)
-    if _is_of_sshfs(fs):
+    if _is_of_sshfs(fs) or _is_of_arrow(fs):
         return partial(_open_file_ranges, fs)
     turn = in_turn(fs)
     if not isinstance(turn, nullcontext) and not _is_zip(fs):  # zips have a lock, and take long
@@ -323,6 +324,11 @@ def _is_of_s3fs(kind: type) -> bool:
 
 def _is_of_sshfs(fs: fsspec.AbstractFileSystem) -> bool:
     return type(fs).__module__.partition(".")[0] == "sshfs"
+
+
+def _is_of_arrow(fs: fsspec.AbstractFileSystem) -> bool:
+    """Whether a filesystem is one of pyarrow."""
+    return isinstance(fs, _class("fsspec.implementations.arrow", "ArrowFSWrapper"))
 
 
 def _has_paths_of(fs: fsspec.AbstractFileSystem) -> bool:

@@ -10,6 +10,7 @@ import time
 import traceback
 import types
 import zipfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,11 @@ import lance
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.fs
 import pytest
 from comparison import assert_same_table
 from fsspec import AbstractFileSystem
+from fsspec.implementations.arrow import ArrowFSWrapper
 from fsspec.implementations.dirfs import DirFileSystem
 from store_doubles import SlowFileSystem
 
@@ -232,17 +235,30 @@ def test_a_filesystem_that_gives_parts_of_open_files_only(home: Path, expected: 
         lost.rename(home / "t.lance" / "data" / dataset.fragments[0].files[0].path)
 
 
-def test_a_clone_on_a_machine_is_kept_in_its_folder_however_it_is_reached(tmp_path: Path) -> None:
-    """sshfs says of itself no protocol, by which machines are told from object stores."""
+def of_fsspec() -> Any:
+    """Return the filesystem of fsspec for local files, as pyarrow wraps it."""
+    return pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(fsspec.filesystem("file")))
+
+
+def of_pyarrow() -> Any:
+    """Return the filesystem of pyarrow for local files, as fsspec wraps it and that for HDFS."""
+    return ArrowFSWrapper(pyarrow.fs.LocalFileSystem())
+
+
+@pytest.mark.parametrize("make", [WholeFiles, of_fsspec, of_pyarrow])
+def test_a_clone_on_a_machine_is_kept_in_its_folder_however_it_is_reached(
+    make: Callable[[], Any], tmp_path: Path
+) -> None:
+    """By wrappers, and by sshfs, which says of itself no protocol."""
     (tmp_path / "mine").mkdir()
     lance.write_dataset(pa.table({"a": [1]}), str(tmp_path / "others" / "t.lance"))
     other = lance.dataset(str(tmp_path / "others" / "t.lance"))
     other.shallow_clone(str(tmp_path / "mine" / "clone.lance"), 1)
     clone = str(tmp_path / "mine" / "clone.lance")
     with pytest.raises(UnsupportedFeature, match="lies outside of"):
-        lancefs.open(clone, filesystem=WholeFiles()).to_table()
+        lancefs.open(clone, filesystem=make()).to_table()
     rules = lancefs.BaseRules(follow="any")
-    table = lancefs.open(clone, filesystem=WholeFiles(), base_rules=rules).to_table()
+    table = lancefs.open(clone, filesystem=make(), base_rules=rules).to_table()
     assert table["a"].to_pylist() == [1]
 
 
