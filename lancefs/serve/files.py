@@ -16,6 +16,7 @@ from lancefs.serve.ranges import (
     ByteSpan,
     RangeNotSatisfiable,
     is_known,
+    is_meant,
     still_holds,
     wanted_span,
 )
@@ -67,7 +68,8 @@ def answer_file(
     """
     known = headers.get("if-none-match")
     if known is not None and is_known(known, etag := f'"{fs.ukey(path)}"'):
-        return Response(status_code=304, headers=_headers(etag))
+        is_asked = is_meant(headers.get("if-match"), etag)
+        return Response(status_code=304, headers=_headers(etag)) if is_asked else _other(etag)
     file: ViewFile | ForwardFile = fs.open(path, "rb")
     try:
         return _answer(file, path, headers, threads, refuse, on_error)
@@ -86,6 +88,9 @@ def _answer(
 ) -> ASGIApp:
     """Return the answer that sends an open file, which the answer closes."""
     etag = f'"{file.ukey}"'
+    if not is_meant(headers.get("if-match"), etag):
+        file.close()
+        return _other(etag)
     about = _headers(etag) | {"Content-Type": _TYPES[f".{path.rpartition('.')[2]}"]}
     if isinstance(file, ForwardFile):
         about["Accept-Ranges"] = "none"
@@ -107,6 +112,11 @@ def _answer(
     status, span = (200, ByteSpan(0, size)) if span is None else (206, span)
     about["Content-Length"] = str(span.end - span.start)
     return FileAnswer(file, span, status, about, threads, refuse, on_error)
+
+
+def _other(etag: str) -> Response:
+    """Return the answer where the file is none of those that `If-Match` names."""
+    return refusal(412, "the file is another one now than the request means", {"ETag": etag})
 
 
 def _headers(etag: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Which bytes a request wants: `Range`, `If-Range` and `If-None-Match` of RFC 9110."""
+"""Which bytes a request wants: `Range`, and the conditions of RFC 9110 that name entity tags."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 # One range; positions of more digits are beyond any file, and are ignored as malformed ones are.
 _RANGE = re.compile(r"bytes=[ \t]*([0-9]{0,18})-([0-9]{0,18})[ \t]*", re.IGNORECASE)
-_TAG = re.compile(r'(?:W/)?("[^"]*")')
+_TAG = re.compile(r'(W/)?("[^"]*")')
 
 
 class ByteSpan(NamedTuple):
@@ -64,7 +64,21 @@ def is_known(header: str | None, etag: str) -> bool:
     """
     if header is None:
         return False
-    return header.strip() == "*" or etag in _TAG.findall(header)
+    return header.strip() == "*" or etag in [tag for _, tag in _TAG.findall(header)]
+
+
+def is_meant(header: str | None, etag: str) -> bool:
+    """Return whether the file as it is now is one that an `If-Match` header names.
+
+    A client that reads a file in ranges sends it, so that it never joins those of two versions.
+
+    Args:
+        header: The header; without it, or by `*`, any is. Weak tags name none.
+        etag: The tag of the file as it is now, in its quotes.
+    """
+    if header is None or header.strip() == "*":
+        return True
+    return etag in [tag for weak, tag in _TAG.findall(header) if not weak]
 
 
 def still_holds(header: str | None, etag: str) -> bool:

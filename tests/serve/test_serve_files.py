@@ -131,6 +131,18 @@ def test_what_is_known_is_not_sent_again(served: Served) -> None:
     assert served.ask(FILE, If_None_Match='"x"').status == 200
 
 
+def test_a_range_of_one_file_is_never_that_of_another(served: Served, data: bytes) -> None:
+    etag = served.ask(FILE).headers["etag"]
+    for meant in (etag, f'"other", {etag}', "*"):
+        assert served.ask(FILE, If_Match=meant, Range="bytes=0-5").body == data[:6]
+    for meant in ('"other"', f"W/{etag}"):
+        for more in ({}, {"Range": "bytes=0-5"}, {"If_None_Match": etag}):
+            answer = served.ask(FILE, If_Match=meant, **more)
+            assert (answer.status, answer.headers["etag"]) == (412, etag)
+    assert served.ask(FILE, If_Match=etag, If_None_Match=etag).status == 304
+    assert served.ask(f"{TABLE}/tags/clean.arrows", If_Match='"other"').status == 412
+
+
 def test_a_range_of_other_bytes_gives_the_whole(served: Served, data: bytes) -> None:
     etag = served.ask(FILE).headers["etag"]
     assert served.ask(FILE, Range="bytes=0-3", If_Range=etag).body == data[:4]
