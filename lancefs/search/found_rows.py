@@ -23,7 +23,9 @@ from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
 # Bytes of the rows that filters leave, which are kept for each version: many searches have the same
 # filter.
 _ALLOWED_BYTES = 8 * 1024 * 1024
-_ALLOWED = PerVersion[BudgetCache[tuple[object, ...], RowBits]](lambda: BudgetCache(_ALLOWED_BYTES))
+_ALLOWED = PerVersion[BudgetCache[tuple[object, ...], RowBits]](
+    lambda _: BudgetCache(_ALLOWED_BYTES)
+)
 
 
 @dataclass(frozen=True)
