@@ -78,6 +78,7 @@ _KIND_OF_FILE = {
 }
 # The indices of a version cover no more fragments than it has, and so many that it had before.
 _MAX_FRAGMENTS = 2**20
+_MOST = 2**63 - 1  # that a column of numbers holds
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -217,8 +218,12 @@ def index_table(indices: Sequence[Index], manifest: Manifest) -> pa.Table:
     Args:
         indices: All indices of a version.
         manifest: The manifest of the version.
+
+    Raises:
+        CorruptFile: A number of the manifest is beyond all that there are.
     """
     uncovered = uncovered_rows(indices, manifest)
+    _check_numbers(indices)
     rows = [
         {
             "name": index.name,
@@ -239,6 +244,15 @@ def index_table(indices: Sequence[Index], manifest: Manifest) -> pa.Table:
         for index in indices
     ]
     return pa.Table.from_pylist(rows, schema=INDEX_TABLE)
+
+
+def _check_numbers(indices: Sequence[Index]) -> None:
+    """Check that the columns of `INDEX_TABLE` hold the numbers of indices, which have no sign."""
+    for index in indices:
+        size = sum(file.size or 0 for file in index.files)
+        for what, number in (("version of the table", index.dataset_version), ("size", size)):
+            if number > _MOST:
+                raise CorruptFile(f"index {index.name}: its {what} is {number}, beyond 63 bits")
 
 
 def _index(

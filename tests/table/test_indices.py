@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -249,3 +250,24 @@ def test_a_time_beyond_the_calendar_is_damage(tmp_path: Path) -> None:
     rewrite_index_section(path, rewrite_time)
     with pytest.raises(CorruptFile, match="after 1970"):
         lancefs.open(path).indices()
+
+
+def beyond_version(index: table_pb2.IndexMetadata) -> None:
+    index.dataset_version = 2**63
+
+
+def beyond_size(index: table_pb2.IndexMetadata) -> None:
+    index.files[0].size_bytes = 2**64 - 1
+
+
+@pytest.mark.parametrize("change", [beyond_version, beyond_size])
+def test_numbers_that_no_column_holds_are_damage(
+    tmp_path: Path, change: Callable[[table_pb2.IndexMetadata], None]
+) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"id": [1, 2]}), path).create_scalar_index("id", "BTREE")
+    rewrite_index_section(path, lambda section: change(section.indices[0]))
+    dataset = lancefs.open(path)
+    with pytest.raises(CorruptFile, match=r"index id_idx: its .* beyond 63 bits"):
+        index_table(dataset.indices(), dataset.manifest)
+    assert dataset.to_table(filter="id = 2")["id"].to_pylist() == [2]
