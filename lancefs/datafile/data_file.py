@@ -270,7 +270,13 @@ def _read_by_form(
     known = [(reader, rows) for _, reader, rows in files if isinstance(reader, PointReader)]
     arrays: list[pa.Array | None] = [None] * len(fields)
     if refusal is None and len(known) == len(files) and _are_in_memory(files):
+        # Most columns are read before; a new process to its first rows needs none of it.
+        from lancefs.datafile.v2_1.constant_columns import read_constant
+
         for position, field in enumerate(fields):
+            arrays[position] = read_constant(known, field)
+            if arrays[position] is not None:
+                continue
             groups = files_by_form(known, leaves_of([field]))
             if 1 < len(groups) <= len(files) // _MIN_ALIKE:
                 arrays[position] = _read_groups(files, field, groups)
