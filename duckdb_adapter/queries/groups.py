@@ -21,6 +21,7 @@ from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.trees import (
     aggregates,
     arguments_of,
+    classes_in,
     column_of,
     constant_text,
     expressions_in,
@@ -31,7 +32,7 @@ from duckdb_adapter.queries.trees import (
 
 # A statement without any of these is not parsed.
 _MAY_GROUP = re.compile(
-    rf"\bgroup\s+by\b|\bwhere\b|\b({'|'.join(sorted(AGGREGATES))})\b", re.IGNORECASE
+    rf"\bgroup\s+by\b|\bwhere\b|\bdistinct\b|\b({'|'.join(sorted(AGGREGATES))})\b", re.IGNORECASE
 )
 _MIN_GROUPED = 2
 # What DuckDB 2.0 aggregates before a join (its `partial_aggregate_pushdown`): of one argument,
@@ -106,12 +107,19 @@ def group_keys(query: TableQuery, encoded: Collection[str]) -> GroupKeys | None:
     calls = [*_calls_in(shown)]
     in_order = any(call["function_name"].lower() in _IN_ORDER for call in calls)
     takes_any_order = query.names(select["from_table"]) and not in_order  # a view may have a LIMIT
-    if aggregates(select):  # a join changes the order of rows
+    if aggregates(select) or _is_distinct(select):  # a join changes the order of rows
         keys += [key for key in tested if key not in compared]
         if takes_any_order and not are_joined_last:
             keys += _computed(calls, query.columns, strings)
     names = [columns[key] for key in dict.fromkeys(keys)]
     return GroupKeys(names, are_joined_last, takes_any_order) if names else None
+
+
+def _is_distinct(select: Mapping[str, Any]) -> bool:
+    """Whether a SELECT returns each of its rows once, whichever order they are in."""
+    distinct = [each for each in select["modifiers"] if each["type"] == "DISTINCT_MODIFIER"]
+    is_plain = bool(distinct) and not distinct[0]["distinct_on_targets"]
+    return is_plain and "WINDOW" not in classes_in([select["select_list"], select["qualify"]])
 
 
 def _computed(

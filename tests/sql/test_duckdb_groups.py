@@ -103,6 +103,7 @@ COMPUTED = [
     "SELECT level, sum(CASE WHEN starts_with(host, 'host-0') THEN bytes END) FROM {t} "
     "GROUP BY level HAVING count(*) > 10 ORDER BY lower(level) DESC",
     "SELECT max(id) FROM {t} GROUP BY split_part(host, '-', 2) ORDER BY ALL",
+    "SELECT DISTINCT lower(level), bytes % 3 FROM {t} ORDER BY ALL",
     "SELECT coalesce(level, 'none') || '!' AS l, t.zone, min(id) FROM {t} AS t GROUP BY ALL "
     "ORDER BY ALL",
     "SELECT length(host), max(id) FROM {t} WHERE starts_with(host, 'host-01') AND bytes > 7 "
@@ -190,6 +191,8 @@ OTHERS = [
     "SELECT upper(level), host, max(id) FROM {t} WHERE level >= 'e' GROUP BY ALL ORDER BY ALL",
     "SELECT level || host AS l, max(id) FROM {t} GROUP BY l ORDER BY ALL",
     "SELECT upper(level) AS l, id FROM {t} ORDER BY id LIMIT 5",
+    "SELECT DISTINCT upper(level), row_number() OVER (ORDER BY id) FROM {t} ORDER BY ALL",
+    "SELECT DISTINCT ON (level) upper(host), id FROM {t} ORDER BY level, id",
     "SELECT upper(left(host, 4)), max(id) FROM {t} GROUP BY ALL ORDER BY ALL",
     "SELECT host, max(id) FROM {t} WHERE regexp_matches(host, '-0[13]') GROUP BY 1 ORDER BY 1",
     "SELECT level, host FROM {t} ORDER BY id LIMIT 5",
