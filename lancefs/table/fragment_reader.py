@@ -68,6 +68,7 @@ class FragmentReader:
             let go.
 
     Attributes:
+        lock: Held while a file is opened; `open_file` takes it.
         last_use: See `SharedBudget`.
     """
 
@@ -88,7 +89,7 @@ class FragmentReader:
         self._row_sizes: dict[tuple[int, ...], RowSizes] = {}
         self._with_dictionaries: dict[tuple[int, ...], frozenset[int]] = {}
         self._holders = CacheByFields[DataFile | None]()
-        self._lock = Lock()
+        self.lock = Lock()
         # Weak, so that a version that nobody needs is freed with its mapped files at once, and not
         # when the garbage collector runs.
         self._kept = None if kept is None else weakref.ref(kept)
@@ -466,7 +467,7 @@ class FragmentReader:
             CorruptFile: The footer of the file is damaged.
             UnsupportedFeature: The file has a format that this release does not read.
         """
-        with self._lock:
+        with self.lock:
             opened = self._readers.get(data_file)
             if opened is None:
                 file = self.file(data_file)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from lancefs.datafile.fields import Field
 from lancefs.storage import prefetch
 from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.fragments import DataFile
 
 # Fragments whose files are opened together: what was fetched of them is in memory meanwhile.
 _FRAGMENTS = 64
@@ -36,13 +37,30 @@ def open_together(readers: Sequence[FragmentReader], fields: Sequence[Field]) ->
 
 
 def _open_some(readers: Sequence[FragmentReader], fields: Sequence[Field]) -> None:
+    if len(readers) == 1:  # parts of which several threads may read
+        with readers[0].lock:
+            closed, unread = _fetch(readers, fields)
+    else:
+        closed, unread = _fetch(readers, fields)
+    for each, file in closed:
+        each.open_file(file)
+    for each in unread:
+        _ = each.deleted
+
+
+def _fetch(
+    readers: Sequence[FragmentReader], fields: Sequence[Field]
+) -> tuple[list[tuple[FragmentReader, DataFile]], list[FragmentReader]]:
+    """Fetch what opening the files takes.
+
+    Returns:
+        The data files to open, each with the fragment that it is of; and the fragments whose
+        deletions are not read.
+    """
     closed = [(each, file) for each in readers for file in each.closed_data_files(fields)]
     unread = [each for each in readers if each.lacks_deletions]
     prefetch(
         [each.file(file) for each, file in closed],
         [each.files.deletion_file(each.fragment) for each in unread],
     )
-    for each, file in closed:
-        each.open_file(file)
-    for each in unread:
-        _ = each.deleted
+    return closed, unread

@@ -67,6 +67,20 @@ def test_what_is_open_is_not_asked_for_again(table: Path) -> None:
     assert len(fs.requests) < len(asked)
 
 
+def test_threads_that_read_one_fragment_ask_for_its_files_once(tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    numbers = np.random.default_rng(5).random(300_000)
+    rows = pa.table({f"x{i}": numbers for i in range(12)})  # several parts of a fragment
+    lance.write_dataset(rows, str(path), max_rows_per_file=100_000)
+    lance.dataset(str(path)).delete("x0 < 0.001")
+    fs, dataset = remote(path)
+    fs.seconds = 0.02  # in which the other threads begin
+    assert sum(len(batch) for batch in dataset.to_batches()) == np.count_nonzero(numbers >= 0.001)
+    assert sorted(one for one in fs.requests if "_deletions" in one) == sorted(
+        f"GET {one}" for one in (path / "_deletions").iterdir()
+    )
+
+
 @pytest.mark.parametrize("until", [2, 4])
 def test_the_files_that_changes_need_are_not_opened_one_after_another(
     table: Path, until: int
