@@ -141,7 +141,6 @@ BLOCKS = pa.list_(pa.list_(pa.large_binary()))
         {STREAM: None, OFFSETS: None, "_position": pa.array([[None]], BLOCKS)},
         {STREAM: None, OFFSETS: None, "_position": pa.array([[[None]]], BLOCKS)},
     ],
-    ids=str,
 )
 def test_where_positions_have_another_type_the_texts_are_read(
     whole: Path,
