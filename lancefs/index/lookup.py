@@ -39,7 +39,7 @@ logger = get_logger(__name__)
 # are so scattered that there are more ranges, a scan reads quicker.
 _READ_SHARE = 1 / 3
 _PASSED_SHARE = 1 / 10
-_RANGES_SHARE = 1 / 128
+_RANGES_SHARE = 1 / 32
 # Rows of an index that tell whether the others are scattered, at least.
 _SAMPLED_ROWS = 1024
 # What is looked up however small the table is.

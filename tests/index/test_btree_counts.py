@@ -194,6 +194,13 @@ def test_scattered_rows_are_known_from_one_page(path: str, read: list[int]) -> N
     assert found == dataset.to_table(["id"], filter=test, use_index=False)
 
 
+def test_scattered_rows_that_are_a_fiftieth_of_all_are_looked_up(path: str) -> None:
+    dataset, test = lancefs.open(path), "n > 10000 and n < 10900"
+    assert "n_idx (BTree)" in dataset.scanner(filter=test).explain()
+    found = dataset.to_table(["id"], filter=test)
+    assert found == dataset.to_table(["id"], filter=test, use_index=False)
+
+
 def test_the_first_rows_are_scanned_for_where_they_come_soon(
     tmp_path: Path, read: list[int]
 ) -> None:
