@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
-
 import numpy as np
+import pyarrow as pa
 
 from lancefs.datafile.buffers import Array, Mask
 from lancefs.datafile.kernels.calls import c_function, twin_of
@@ -32,14 +30,18 @@ def among(offsets: Array, data: Bytes, key_offsets: Array, key_data: Bytes) -> M
     """
     if offsets[0] < 0 or offsets[-1] > len(data) or (offsets[1:] < offsets[:-1]).any():
         raise CorruptFile("the offsets of strings descend or leave their bytes")
-    keys = frozenset(_cut(key_offsets, key_data))
-    return np.array([text in keys for text in _cut(offsets, data)], np.bool_)
+    import pyarrow.compute as pc  # not needed by whoever only opens tables
+
+    found = pc.is_in(_binary(offsets, data), value_set=_binary(key_offsets, key_data))
+    mask: Mask = np.array(found.cast(pa.uint8())).view(np.bool_)  # which callers change
+    return mask
 
 
-def _cut(offsets: Array, data: Bytes) -> Iterator[bytes]:
-    """Yield strings."""
-    text, places = data.tobytes(), offsets.tolist()
-    return (text[start:end] for start, end in pairwise(places))
+def _binary(offsets: Array, data: Bytes) -> pa.Array:
+    """Return strings as values of Arrow."""
+    ends = pa.py_buffer(np.ascontiguousarray(offsets, np.int32))
+    buffers = [None, ends, pa.py_buffer(np.ascontiguousarray(data))]
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
 
 
 _c_among = c_function(
