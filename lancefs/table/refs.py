@@ -299,7 +299,7 @@ def _resolve(store: Store, ref: Ref) -> Resolved:
     where = store
     if branch is not None:
         where = store.below(f"tree/{_checked(branch, _BRANCH, 'branch')}")
-    if ref.version is not None and where.is_local:
+    if where.is_local and ref.version is not None and ref.version < FIRST_DETACHED:
         # To ask for two names takes less time than to list thousands.
         file = unlisted(where, ref.version)
         if file is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
+from shutil import copy
 
 import numpy as np
 import pandas as pd
@@ -262,6 +263,15 @@ def test_a_version_of_a_local_table_is_found_by_its_name(
     expected = resolve(table, parse_ref(text)).file.path
     monkeypatch.setattr(refs, "list_versions", lambda *_, **__: pytest.fail("listed"))
     assert resolve(table, parse_ref(text)).file.path == expected
+
+
+def test_a_detached_version_is_not_found_by_its_name(tmp_path: Path) -> None:
+    commit(tmp_path, 1)
+    (manifest,) = (tmp_path / "_versions").iterdir()
+    detached = 2**63 + 5
+    copy(manifest, manifest.with_name(f"{2**64 - 1 - detached:020}.manifest"))
+    with pytest.raises(RefNotFound, match=f"no version {detached}"):
+        resolve(local_store(tmp_path), Ref(version=detached))
 
 
 def test_a_point_in_time_reads_few_manifests(
