@@ -12,6 +12,7 @@ from typing import Any
 import fsspec
 import lance
 import numpy as np
+import obstore.store
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs
@@ -237,6 +238,11 @@ def test_a_filesystem_may_be_handed_in(path: str) -> None:
         memory.rm("/handed", recursive=True)
     with pytest.raises(TypeError, match="one of fsspec or pyarrow was expected"):
         lancefs.open(path, filesystem="s3")
+    with pytest.raises(TypeError, match="is a dict; one of") as refused:
+        lancefs.open(path, filesystem={"secret": "hidden"})
+    assert "hidden" not in str(refused.value)
+    with pytest.raises(TypeError, match=r"a MemoryStore; .*obstore\.fsspec\.FsspecStore"):
+        lancefs.open(path, filesystem=obstore.store.MemoryStore())
     with pytest.raises(ValueError, match="options of its own"):
         lancefs.open(path, filesystem=memory, storage_options={"anon": True})
 

@@ -34,4 +34,9 @@ def as_fsspec(filesystem: Any) -> AbstractFileSystem:
         return filesystem
     if isinstance(filesystem, pyarrow.fs.FileSystem):
         return ArrowFileSystem(filesystem)
-    raise TypeError(f"filesystem is {filesystem!r}; one of fsspec or pyarrow was expected")
+    kind = type(filesystem)  # and not what it looks like, which may show a secret
+    advice = ""
+    if kind.__module__.partition(".")[0] == "obstore":
+        advice = ", such as obstore.fsspec.FsspecStore, which takes the same options"
+    name = kind.__qualname__
+    raise TypeError(f"filesystem is a {name}; one of fsspec or pyarrow was expected{advice}")

@@ -20,6 +20,11 @@ _S3 = {"s3", "s3a"}
 _LOCAL = {"file", "local"}
 # Requests to S3 that may be under way at once.
 _CONNECTIONS = 64
+# What ails a web server with an archive, and what helps.
+_NO_PARTS_OF_ARCHIVE = (
+    "the web server does not answer requests for parts of a file, which is needed to read a table "
+    "in an archive: put simplecache:: before the URL of the archive, which copies it"
+)
 # Protocols that reach all files of a machine that a user may read.
 _MACHINES = {"file", "local", "sftp", "ssh", "smb", "ftp", "jlab"}
 # The attribute of a filesystem whose requests are made one after another, see `in_turn`.
@@ -47,7 +52,11 @@ def open_url(url: str, options: Mapping[str, Any]) -> tuple[fsspec.AbstractFileS
         found: tuple[fsspec.AbstractFileSystem, str] = fsspec.core.url_to_fs(url, **options)
     except FileNotFoundError as error:
         raise NotALanceTable(f"{url}: {message_of(error)}") from cause(error)
-    except (ImportError, TypeError, ValueError, LanceError):
+    except ValueError as error:
+        if not _needs_parts(error):
+            raise
+        raise ReadFailed(f"{url}: cannot be opened: {_NO_PARTS_OF_ARCHIVE}") from cause(error)
+    except (ImportError, TypeError, LanceError):
         raise
     except Exception as error:  # of any library: some connect, or read the archive, at once
         is_far = isinstance(error, OSError)  # the others are of what was there
@@ -55,6 +64,11 @@ def open_url(url: str, options: Mapping[str, Any]) -> tuple[fsspec.AbstractFileS
         text = f"{url}: cannot be opened: {message_of(error)}{advice}"
         raise ReadFailed(text) from cause(error)
     return found
+
+
+def _needs_parts(error: ValueError) -> bool:
+    """Return whether a web server answers no requests for parts of a file, by what fsspec says."""
+    return "range requests" in str(error)
 
 
 def with_mapping(url: str, options: Mapping[str, Any], maps: bool) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from fsspec import AbstractFileSystem
 from fsspec.implementations.arrow import ArrowFSWrapper
 from fsspec.implementations.dirfs import DirFileSystem
 from store_doubles import SlowFileSystem
+from store_servers import WebServer, web_server
 
 import lancefs
 from lancefs.errors import (
@@ -133,6 +134,18 @@ def test_no_secret_of_an_archive_is_shown() -> None:
     with pytest.raises(LanceError) as error:
         lancefs.open(f"zip://t.lance::http://me:{secret}@localhost:1/lake.zip?token={secret}")
     assert secret not in "".join(traceback.format_exception(error.value))
+
+
+def test_an_archive_on_a_server_without_range_requests_has_a_way(
+    archive: str, expected: pa.Table
+) -> None:
+    secret = "hidden"
+    with web_server(WebServer(Path(archive).parent, ranges=False)) as url:
+        with pytest.raises(ReadFailed, match=r"put simplecache:: before") as error:
+            lancefs.open(f"zip://t.lance::{url}/lake.zip?token={secret}")
+        assert secret not in "".join(traceback.format_exception(error.value))
+        copied = lancefs.open(f"zip://t.lance::simplecache::{url}/lake.zip")
+        assert_same_table(copied.to_table(), expected)
 
 
 @pytest.fixture
