@@ -21,7 +21,8 @@ from lancefs.table.correspondence import correspond
 from lancefs.table.fragments import Fragment
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Tag, list_tags
-from lancefs.table.versions import list_versions
+from lancefs.table.versions import VersionFile, list_versions
+from lancefs.threads import Threads, submit
 
 HISTORY = pa.schema(
     [
@@ -115,9 +116,9 @@ def read_history(
         CorruptFile: A manifest or a tag is damaged.
         ReadFailed: The store refused or failed.
     """
-    versions = list_versions(store)
+    versions, found = _list(store, root)
     first = 0 if newest is None else max(0, len(versions) - newest)
-    tags = _tags(list_tags(root), branch)
+    tags = _tags(found, branch)
     summarizer = _Summarizer()
     # The changes of the first version show against the version before it.
     for record in read_commits(store, versions[max(0, first - 1) :]):
@@ -125,6 +126,15 @@ def read_history(
         if first < len(versions) and commit.version >= versions[first].version:
             commit = _without_forged_numbers(commit)
             yield replace(commit, branch=branch, tags=tuple(tags.get(commit.version, ())))
+
+
+def _list(store: Store, root: Store) -> tuple[Sequence[VersionFile], Mapping[str, Tag]]:
+    """List the versions and the tags, of a remote table at the same time."""
+    if store.is_local:
+        return list_versions(store), list_tags(root)
+    with Threads(1, "lancefs-history") as pool:
+        tags = submit(pool, list_tags, root)
+        return list_versions(store), tags()
 
 
 def history_table(commits: Iterator[Commit] | Sequence[Commit]) -> pa.Table:

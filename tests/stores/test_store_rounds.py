@@ -31,6 +31,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lance.dataset(str(path)).delete("id % 1000 = 7")
     for name, factor in (("y", 2), ("z", 3)):
         lance.dataset(str(path)).add_columns({name: f"x * {factor}"})
+    lance.dataset(str(path)).tags.create("prod", 2)
     return path
 
 
@@ -88,6 +89,14 @@ def test_the_files_that_changes_need_are_not_opened_one_after_another(
     fs, dataset = remote(table)
     assert_same_table(dataset.changes(1, until), lancefs.open(str(table)).changes(1, until))
     assert fs.rounds < 2 * FRAGMENTS  # one after another, the files alone would take more
+
+
+def test_the_history_takes_three_rounds(table: Path) -> None:
+    """The versions with the tags' names, the tags, the manifests."""
+    fs, dataset = remote(table)
+    fs.seconds = 0.1  # in which the other thread begins
+    assert dataset.history()["tags"].to_pylist() == [[], ["prod"], [], []]
+    assert fs.rounds <= 3
 
 
 def test_fragments_that_only_have_one_more_column_are_not_read_for_changes(table: Path) -> None:
