@@ -22,6 +22,20 @@ static inline uint64_t hash_of(const uint8_t *text, int64_t size) {
     return mixed(hash, hash >> 32);
 }
 
+/* Return the slot of the key that is some text, or the free slot where it would be. */
+static inline int64_t slot_of(const uint8_t *text, int64_t size, uint64_t hash,
+                              const int64_t *key_offsets, const uint8_t *key_data,
+                              const int32_t *slots, int64_t mask) {
+    int64_t slot = (int64_t)hash & mask;
+    for (; slots[slot]; slot = (slot + 1) & mask) {
+        const int64_t first = key_offsets[slots[slot] - 1];
+        if (key_offsets[slots[slot]] - first == size &&
+            memcmp(key_data + first, text, (size_t)size) == 0)
+            break;
+    }
+    return slot;
+}
+
 /* Set `found` for the strings that are one of some keys. `offsets` has `count` + 1 numbers,
  * `key_offsets` `keys` + 1.
  *
@@ -33,12 +47,13 @@ KERNEL(among, const int32_t *offsets, int64_t count, const uint8_t *data, int64_
        int64_t bits_mask, int32_t *slots, int64_t slots_mask, uint8_t *found) {
     for (int64_t key = 0; key < keys; key++) {
         const uint8_t *text = key_data + key_offsets[key];
-        const uint64_t hash = hash_of(text, key_offsets[key + 1] - key_offsets[key]);
+        const int64_t length = key_offsets[key + 1] - key_offsets[key];
+        const uint64_t hash = hash_of(text, length);
         const int64_t bit = (int64_t)(hash >> 32) & bits_mask;
         bits[bit >> 3] |= (uint8_t)(1 << (bit & 7));
-        int64_t slot = (int64_t)hash & slots_mask;
-        while (slots[slot])
-            slot = (slot + 1) & slots_mask;
+        /* A key that comes again takes no slot of its own: many would make a long way for each. */
+        const int64_t slot =
+            slot_of(text, length, hash, key_offsets, key_data, slots, slots_mask);
         slots[slot] = (int32_t)(key + 1);
     }
     int64_t start = offsets[0];
@@ -54,14 +69,9 @@ KERNEL(among, const int32_t *offsets, int64_t count, const uint8_t *data, int64_
         const int64_t bit = (int64_t)(hash >> 32) & bits_mask;
         if (!(bits[bit >> 3] >> (bit & 7) & 1))
             continue;
-        for (int64_t slot = (int64_t)hash & slots_mask; slots[slot]; slot = (slot + 1) & slots_mask) {
-            const int64_t first = key_offsets[slots[slot] - 1];
-            if (key_offsets[slots[slot]] - first == length &&
-                memcmp(key_data + first, text, (size_t)length) == 0) {
-                found[row] = 1;
-                break;
-            }
-        }
+        const int64_t slot =
+            slot_of(text, length, hash, key_offsets, key_data, slots, slots_mask);
+        found[row] = slots[slot] != 0;
     }
     return 0;
 }
