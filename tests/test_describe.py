@@ -295,7 +295,8 @@ def test_a_damaged_file_is_said_to_be_damaged(tmp_path: Path) -> None:
 
 def test_results_can_be_printed_and_tabled(dataset: lancefs.LanceDataset) -> None:
     found = dataset.describe(["i8", "city"])
-    assert repr(found).endswith("3,000 rows, 2 columns>")
+    expected = "3,000 rows, 2 columns; to_table() has a row for each column>"
+    assert repr(found).endswith(expected)
     table = found.to_table()
     assert table["column"].to_pylist() == ["i8", "city"]
     assert table["top"][1].as_py() == "Gent"
