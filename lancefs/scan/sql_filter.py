@@ -32,7 +32,7 @@ from lancefs.scan.conditions import by_column
 from lancefs.scan.sql_casts import DECIMALS, TIMESTAMP_UNITS, TYPES, UNSIGNED, cast
 from lancefs.scan.sql_functions import Argument, ListLiteral
 from lancefs.scan.sql_literals import parse_number
-from lancefs.scan.sql_operands import Literal, Operand, read_column
+from lancefs.scan.sql_operands import Literal, Operand, read_column, strings, whole_numbers
 from lancefs.scan.sql_tokens import Refused, Token, tokenize
 from lancefs.table.row_metadata import ROW_METADATA
 from lancefs.table.schema import find_column, find_way
@@ -229,14 +229,24 @@ class _Parser:
     def _parse_items(self, opening: str, closing: str) -> list[Operand]:
         """Read operands with commas between them."""
         self._expect(opening)
-        items = [self._parse_item(closing)]
-        while self._take(","):
-            items.append(self._parse_item(closing))
-        self._expect(closing)
-        return items
+        items: list[Operand] = []
+        while True:
+            items += self._take_literals() or [self._parse_item(closing)]
+            if not self._take(","):
+                self._expect(closing)
+                return items
+
+    def _take_literals(self) -> list[Literal]:
+        """Go on behind the items of a list that are one token, and return them."""
+        token = self._token
+        if token.kind not in ("numbers", "strings"):
+            return []
+        self._advance()
+        make = whole_numbers if token.kind == "numbers" else strings
+        return list(make(token.text, token.start))
 
     def _parse_item(self, closing: str) -> Operand:
-        """Read an operand of a list, of which there may be thousands: literals at once."""
+        """Read an operand of a list: a literal at once."""
         token = self._token
         if token.kind in _LITERALS and self._following.word in (",", closing):
             self._next += 1
@@ -390,7 +400,7 @@ class _Parser:
         if self._take(")"):
             return arguments
         while True:
-            arguments.append(self._parse_argument())
+            arguments += self._take_literals() or [self._parse_argument()]
             if not self._take(","):
                 self._expect(")")
                 return arguments

@@ -6,6 +6,8 @@ of two types meet, both are converted to one type that holds their values.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -33,6 +35,7 @@ _LONGEST_SHOWN = 40
 _UNITS = ("s", "ms", "us", "ns")
 # Digits of the whole numbers of as many bits.
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
+_STRING = re.compile("'([^']*)'")
 # The answer to a question about a missing value.
 UNKNOWN = pc.scalar(null_of(pa.bool_()))
 
@@ -54,6 +57,25 @@ class Literal:
     def __str__(self) -> str:
         shown = self.text or str(self.value)
         return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}…"
+
+
+def whole_numbers(text: str, start: int) -> Iterator[Literal]:
+    """Yield the literals of a token of whole numbers.
+
+    Args:
+        text: The numbers, with commas between them.
+        start: Index of the first character in the filter.
+    """
+    for item in text.split(","):
+        written = item.strip()
+        yield Literal(int(written), start + item.index(written), written)
+        start += len(item) + 1
+
+
+def strings(text: str, start: int) -> Iterator[Literal]:
+    """Yield the literals of a token of strings without quotes in them; see `whole_numbers`."""
+    for match in _STRING.finditer(text):
+        yield Literal(match[1], start + match.start(), match[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,23 @@ from typing import Literal, NamedTuple, TypeAlias, cast
 
 from lancefs.errors import InvalidFilter
 
-TokenKind: TypeAlias = Literal["number", "string", "binary", "name", "quoted", "sign", "end"]
+TokenKind: TypeAlias = Literal[
+    "number", "string", "binary", "name", "quoted", "sign", "numbers", "strings", "end"
+]
 
+# Items of a list that are literals of one kind, and what is in front of the first one. A whole
+# number is one of 64 bits. What follows an item is part of it, so that an item of another kind ends
+# a run, and nothing is scanned in vain.
+_RUN = r"(?:(?<=[(\[,])|(?<=[(\[,]\s)){item}(?:\s*+,\s*+{item}){{15,}}+"
+_ITEM_ENDS = r"(?=\s*+[,)\]])"
+_WHOLE_ITEM = rf"-?[0-9]{{1,18}}+{_ITEM_ENDS}"
+_STRING_ITEM = rf"'[^']*+'{_ITEM_ENDS}"
 # The quantifiers are possessive: a number of a hundred thousand digits is scanned once.
 _TOKEN = re.compile(
-    r"""
+    rf"""
     (?P<space>(?:\s|--[^\n]*|/\*.*?\*/)++)
+  | (?P<numbers>{_RUN.format(item=_WHOLE_ITEM)})
+  | (?P<strings>{_RUN.format(item=_STRING_ITEM)})
   | (?P<number>(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][-+]?+[0-9]++)?+(?![\w.]))
   | (?P<string>'(?:[^']|'')*+')
   | (?P<binary>[xX]'[^']*+')
@@ -30,9 +41,10 @@ class Token(NamedTuple):
     """A word, a sign or a literal of a filter.
 
     Attributes:
-        kind: What it is; `end` follows the last token.
-        text: A name or sign as written, a string or quoted name without its quotes, the hexadecimal
-            digits of a binary.
+        kind: What it is; `end` follows the last token. Items of a list, of which there may be
+            thousands, are one token: whole numbers, or strings, with the commas between them.
+        text: A name, a sign or items as written, a string or quoted name without its quotes, the
+            hexadecimal digits of a binary.
         word: The text in lower case where it may be a keyword or is a sign; else nothing.
         start: Index of its first character in the filter.
         end: Index after its last character.
