@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     import fsspec
 
 T = TypeVar("T")
+
+# The path of a file, and a range of its bytes.
+_Part: TypeAlias = tuple[str, ByteRange]
 
 # Bytes of the largest remote request; larger ranges are split into concurrent requests.
 LARGEST_REQUEST = 16 * 1024 * 1024
@@ -283,55 +286,61 @@ class Store:
         Raises:
             ReadFailed: A request failed, also after retries.
         """
-        parts = [(path, (start, end)) for path, start, end in requests]
-        fetched: dict[int, Bytes | LanceError] = {}
+
+        def accept(answer: Any, part: _Part, is_last: bool) -> Bytes | LanceError | None:
+            if not isinstance(answer, Exception):
+                return np.frombuffer(answer, dtype=np.uint8)
+            error = self._error_of(answer, *part)
+            error.__cause__ = cause(answer)
+            if not is_transient(answer):
+                return error
+            if is_last:
+                raise error
+            return None
+
+        return self._ask([(path, (start, end)) for path, start, end in requests], accept)
+
+    def _fetch_parts(self, parts: Sequence[_Part]) -> list[bytes]:
+        """Fetch ranges of files."""
+
+        def accept(answer: Any, part: _Part, is_last: bool) -> bytes | None:
+            error = self._check_answer(answer, *part)
+            if error is None:
+                return bytes(answer)
+            if is_last or not _may_come(answer, *part[1]):
+                raise error from (cause(answer) if isinstance(answer, Exception) else None)
+            return None
+
+        return self._ask(parts, accept)
+
+    def _ask(
+        self, parts: Sequence[_Part], accept: Callable[[Any, _Part, bool], T | None]
+    ) -> list[T]:
+        """Ask for ranges of files, and again for those only whose answers were not accepted.
+
+        Args:
+            parts: The ranges.
+            accept: Returns what an answer means, or None where the range is to be asked for again.
+                It gets the answer, which may be an exception, the range, and whether this is the
+                last time.
+        """
+        accepted: dict[int, T] = {}
         pending = list(range(len(parts)))
         tries = Attempts(f"{len(parts)} ranges of {self.url()}")
         for is_last in tries:
             answers = self._cat([parts[index] for index in pending])
-            failed = []
             for index, answer in zip(pending, answers, strict=True):
-                if not isinstance(answer, Exception):
-                    fetched[index] = np.frombuffer(answer, dtype=np.uint8)
-                    continue
-                error = self._error_of(answer, *parts[index])
-                error.__cause__ = cause(answer)
-                if not is_transient(answer):
-                    fetched[index] = error
-                elif is_last:
-                    raise error
-                else:
+                found = accept(answer, parts[index], is_last)
+                if found is not None:
+                    accepted[index] = found
+                elif isinstance(answer, Exception):
                     tries.note(answer)
-                    failed.append(index)
-            pending = failed
+            pending = [index for index in pending if index not in accepted]
             if not pending:
                 break
-        return [fetched[index] for index in range(len(parts))]
+        return [accepted[index] for index in range(len(parts))]
 
-    def _fetch_parts(self, parts: Sequence[tuple[str, ByteRange]]) -> list[bytes]:
-        """Fetch ranges of files; retry only the ranges that failed."""
-        fetched: dict[int, bytes] = {}
-        pending = list(range(len(parts)))
-        tries = Attempts(f"{len(parts)} ranges of {self.url()}")
-        for is_last in tries:
-            answers = self._cat([parts[index] for index in pending])
-            failed = []
-            for index, answer in zip(pending, answers, strict=True):
-                error = self._check_answer(answer, *parts[index])
-                if error is None:
-                    fetched[index] = bytes(answer)
-                elif is_last or not _may_come(answer, *parts[index][1]):
-                    raise error from (cause(answer) if isinstance(answer, Exception) else None)
-                else:
-                    failed.append(index)
-                    if isinstance(answer, Exception):
-                        tries.note(answer)
-            pending = failed
-            if not pending:
-                break
-        return [fetched[index] for index in range(len(parts))]
-
-    def _cat(self, parts: Sequence[tuple[str, ByteRange]]) -> list[Any]:
+    def _cat(self, parts: Sequence[_Part]) -> list[Any]:
         """Ask the filesystem for ranges; return the bytes or the exception of each."""
         from fsspec.implementations.dirfs import DirFileSystem
 
