@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # The path of a file, and a range of its bytes.
-_Part: TypeAlias = tuple[str, ByteRange]
+_FileRange: TypeAlias = tuple[str, ByteRange]
 
 # Bytes of the largest remote request; larger ranges are split into concurrent requests.
 LARGEST_REQUEST = 16 * 1024 * 1024
@@ -287,7 +287,7 @@ class Store:
             ReadFailed: A request failed, also after retries.
         """
 
-        def accept(answer: Any, part: _Part, is_last: bool) -> Bytes | LanceError | None:
+        def accept(answer: Any, part: _FileRange, is_last: bool) -> Bytes | LanceError | None:
             if not isinstance(answer, Exception):
                 return np.frombuffer(answer, dtype=np.uint8)
             error = self._error_of(answer, *part)
@@ -300,10 +300,10 @@ class Store:
 
         return self._ask([(path, (start, end)) for path, start, end in requests], accept)
 
-    def _fetch_parts(self, parts: Sequence[_Part]) -> list[bytes]:
+    def _fetch_parts(self, parts: Sequence[_FileRange]) -> list[bytes]:
         """Fetch ranges of files."""
 
-        def accept(answer: Any, part: _Part, is_last: bool) -> bytes | None:
+        def accept(answer: Any, part: _FileRange, is_last: bool) -> bytes | None:
             error = self._check_answer(answer, *part)
             if error is None:
                 return bytes(answer)
@@ -314,7 +314,7 @@ class Store:
         return self._ask(parts, accept)
 
     def _ask(
-        self, parts: Sequence[_Part], accept: Callable[[Any, _Part, bool], T | None]
+        self, parts: Sequence[_FileRange], accept: Callable[[Any, _FileRange, bool], T | None]
     ) -> list[T]:
         """Ask for ranges of files, and again for those only whose answers were not accepted.
 
@@ -340,7 +340,7 @@ class Store:
                 break
         return [accepted[index] for index in range(len(parts))]
 
-    def _cat(self, parts: Sequence[_Part]) -> list[Any]:
+    def _cat(self, parts: Sequence[_FileRange]) -> list[Any]:
         """Ask the filesystem for ranges; return the bytes or the exception of each."""
         from fsspec.implementations.dirfs import DirFileSystem
 
