@@ -18,7 +18,8 @@ _RUN = r"(?:(?<=[(\[,])|(?<=[(\[,]\s)){item}(?:\s*+,\s*+{item}){{15,}}+"
 _ITEM_ENDS = r"(?=\s*+[,)\]])"
 _WHOLE_ITEM = rf"-?[0-9]{{1,18}}+{_ITEM_ENDS}"
 _STRING_ITEM = rf"'[^']*+'{_ITEM_ENDS}"
-# The quantifiers are possessive: a number of a hundred thousand digits is scanned once.
+# The quantifiers are possessive, and any character is something: a number of a hundred thousand
+# digits is scanned once, also where it is none.
 _TOKEN = re.compile(
     rf"""
     (?P<space>(?:\s|--[^\n]*|/\*.*?\*/)++)
@@ -30,6 +31,7 @@ _TOKEN = re.compile(
   | (?P<name>[^\W\d]\w*+)
   | (?P<quoted>"(?:[^"]|"")*+"|`(?:[^`]|``)*+`)
   | (?P<sign><=|>=|<>|!=|==|::|[-+*/%=<>(),.\[\]])
+  | (?P<other>.)
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -89,20 +91,17 @@ def tokenize(text: str) -> list[Token]:
     Raises:
         Refused: A character begins no token.
     """
-    tokens, position = [], 0
+    tokens: list[Token] = []
     for match in _TOKEN.finditer(text):
         kind, (start, end) = match.lastgroup, match.span()
-        if start > position:  # what is before it begins no token
-            break
-        position = end
         if kind == "sign":
             tokens.append(Token("sign", match[0], match[0], start, end))
         elif kind == "number":
             tokens.append(Token("number", match[0], "", start, end))
+        elif kind == "other":
+            raise Refused(_why_no_token(match[0]), start)
         elif kind is not None and kind != "space":
             tokens.append(_token(kind, match[0], start, end))
-    if position < len(text):
-        raise Refused(_why_no_token(text[position]), position)
     return [*tokens, Token("end", "", "", len(text), len(text))]
 
 
