@@ -170,18 +170,19 @@ class TableProfile:
     columns: Mapping[str, ColumnProfile]
 
     def __repr__(self) -> str:
-        return f"{self._title()[:-1]}; to_table() has a row for each column>"
+        return f"<{self._title()}; to_table() has a row for each column>"
 
     def _repr_html_(self) -> str:
         rows = [
             ["" if value is None else cell(value) for value in row.values()]
             for row in self.to_table().to_pylist()
         ]
-        return f"<div>{as_html(self._title())}</div>{html_table(_ROW.names, rows)}"
+        title = as_html(f"<{self._title()}>")
+        return f"<div>{title}</div>{html_table(_ROW.names, rows)}"
 
     def _title(self) -> str:
         sizes = f"{plural(self.rows, 'row')}, {plural(len(self.columns), 'column')}"
-        return f"<TableProfile of {self.name}: {sizes}>"
+        return f"TableProfile of {self.name}: {sizes}"
 
     def drift(self, older: TableProfile) -> tuple[ColumnDrift, ...]:
         """Compare the distribution of each column with that in another profile.
