@@ -27,7 +27,9 @@ _TESTED_ROWS = 256 * 1024
 _COMPLETE_ROWS = 4 * 1024 * 1024
 # Fragments whose metadata are asked at most whether values are missing.
 _MAX_FRAGMENTS = 64
-# Columns of open versions of which that was asked, and whether none are.
+# What has a scan read some of the rows.
+_NARROWING = ("filter", "limit", "offset")
+# Columns of open versions of which that was asked, or all rows read, and whether none are.
 _COMPLETE = PerVersion[dict[str, bool]](lambda _: {})
 
 
@@ -107,18 +109,15 @@ class MemberRows(Rows):
         return self._scanned(columns, batch_size=_TESTED_ROWS)
 
     def _are_there(self, paths: Sequence[str]) -> bool:
-        """Whether no value of columns is missing, as the metadata of data files tells at once."""
+        """Whether no value of columns is missing, as is known, or metadata of files tell at once."""
         version = self.dataset.opened
-        if not paths:
-            return True
-        if not self.dataset.is_local or len(version.readers) > _MAX_FRAGMENTS:
-            return False
         known = _COMPLETE.of(version)
-        for path in paths:
-            if path not in known:
-                field = version.column(path)
-                known[path] = all(none_missing(reader, [field]) for reader in version.readers)
-        return all(known[path] for path in paths)
+        if self.dataset.is_local and len(version.readers) <= _MAX_FRAGMENTS:
+            for path in paths:
+                if path not in known:
+                    field = version.column(path)
+                    known[path] = all(none_missing(reader, [field]) for reader in version.readers)
+        return all(known.get(path, False) for path in paths)
 
     def _complete(self, columns: list[str], paths: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Return all rows of columns of which no value is missing, without reading them."""
@@ -133,9 +132,15 @@ class MemberRows(Rows):
             return
         paths = self._paths(columns)
         tested = [path for path in paths if path in self._used.tested]
+        missing: set[str] = set()
         for batch in super()._scanned(paths, validity_columns=tested, **options):
             arrays = dict(zip(paths, batch.columns, strict=True))
-            yield self._batch(columns, arrays | {path: _shown(arrays[path]) for path in tested})
+            shown = {path: _shown(arrays[path]) for path in tested}
+            missing.update(path for path, array in shown.items() if array.null_count)
+            yield self._batch(columns, arrays | shown)
+        if all(options.get(narrowing) is None for narrowing in _NARROWING):
+            known = {path: path not in missing for path in tested}
+            _COMPLETE.of(self.dataset.opened).update(known)
 
     def _paths(self, columns: list[str]) -> list[str]:
         """Return what is read for columns: members by their paths."""

@@ -304,6 +304,29 @@ def test_nothing_is_read_where_metadata_tells(
 
 
 @needs_install
+def test_what_a_scan_of_many_fragments_saw_is_known(
+    tmp_path: Path, read: dict[str, bool], any_table_is_long: None
+) -> None:
+    rows = [{"trace": f"t{n}", "status": n % 4 or None} for n in range(700)]
+    path = tmp_path / "fragments.lance"
+    table = pa.table({"req": rows})
+    lance.write_dataset(table, str(path), max_rows_per_file=10)
+    con = connect("install")
+    query = f"SELECT count(req.trace), count(req.status) FROM '{path}'"
+    assert con.execute(query).fetchall() == [(700, 525)]
+    assert read == {"req.trace": True, "req.status": True}
+    read.clear()
+    assert con.execute(f"SELECT count(req.trace) FROM '{path}'").fetchall() == [(700,)]
+    assert read == {}
+    assert con.execute(query).fetchall() == [(700, 525)]
+    later = pa.table(
+        {"req": pa.array([{"trace": None, "status": 1}], table.schema.field("req").type)}
+    )
+    lance.write_dataset(later, str(path), mode="append")
+    assert con.execute(query).fetchall() == [(700, 526)]
+
+
+@needs_install
 def test_a_macro_called_count_is_never_given_less_than_values(table: Path) -> None:
     con = connect("install")
     con.execute("CREATE MACRO count(x) AS max(x)")
