@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import bitmap, mask_of, stored_values, strings_of, valid_slots
-from lancefs.datafile.buffers import Mask, dtype_of, to_arrow_numbers
-from lancefs.datafile.kernels import keep, keep_strings, slots_of
+from lancefs.datafile.buffers import Array, Mask, dtype_of, to_arrow_numbers
+from lancefs.datafile.kernels import keep, keep_lists, keep_strings, slots_of
 
-_KernelKind: TypeAlias = Literal["fixed", "bits", "string", "struct", "dictionary", "other"]
+_KernelKind: TypeAlias = Literal["fixed", "bits", "string", "list", "struct", "dictionary", "other"]
 
 # Below this share of kept slots, taking slots by position is faster than scanning the mask.
 _FEW = 1 / 8
@@ -28,7 +28,7 @@ def filtered(arrays: Iterable[pa.Array], kept: Mask) -> list[pa.Array]:
         kept: The mask.
 
     Raises:
-        CorruptFile: The offsets of strings descend or leave their bytes.
+        CorruptFile: The offsets of strings or lists descend or leave their bytes or items.
     """
     if np.count_nonzero(kept) < _FEW * len(kept):
         slots = to_arrow_numbers(slots_of(kept))
@@ -54,6 +54,10 @@ def _kept(array: pa.Array, kept: Mask) -> pa.Array:
         count = int(np.count_nonzero(kept))
         children = [_kept(array.field(index), kept) for index in range(array.type.num_fields)]
         return pa.Array.from_buffers(array.type, count, [validity], nulls, children=children)
+    if kind == "list":
+        bounds, items = _kept_lists(array, kept)
+        buffers = [validity, pa.py_buffer(bounds)]
+        return pa.Array.from_buffers(array.type, len(bounds) - 1, buffers, nulls, children=[items])
     if kind == "string":
         bounds, text = keep_strings(*strings_of(array), kept)
         buffers = [validity, pa.py_buffer(bounds), pa.py_buffer(text)]
@@ -64,6 +68,14 @@ def _kept(array: pa.Array, kept: Mask) -> pa.Array:
     values = keep(stored_values(array, dtype_of(array.type.bit_width // 8)), kept)
     buffers = [validity, pa.py_buffer(values)]
     return pa.Array.from_buffers(array.type, len(values), buffers, nulls)
+
+
+def _kept_lists(array: pa.ListArray, kept: Mask) -> tuple[Array, pa.Array]:
+    """Return the offsets of the lists that a mask keeps, and their items."""
+    items = array.values
+    bounds = np.frombuffer(array.buffers()[1], np.int32)[array.offset :][: len(array) + 1]
+    found, is_kept = keep_lists(bounds, len(items), kept)
+    return found, _kept(items.slice(int(bounds[0]), len(is_kept)), is_kept)
 
 
 def _kind(data_type: pa.DataType) -> _KernelKind:
@@ -85,6 +97,8 @@ def _plain_kind(data_type: pa.DataType) -> _KernelKind:
         return "string"
     if pa.types.is_struct(data_type):
         return "struct"
+    if pa.types.is_list(data_type):
+        return "list"
     return "fixed" if is_of_bytes(data_type) else "other"
 
 

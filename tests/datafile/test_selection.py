@@ -42,6 +42,16 @@ ARRAYS = {
     "struct": pa.array([_struct(row) for row in range(ROWS)]),
     "vectors": pa.array([[1.0, 2.0]] * ROWS, pa.list_(pa.float32(), 2)),
     "lists": pa.array([[row] * (row % 3) for row in range(ROWS)]),
+    "lists with nulls": pa.array(
+        [None if n % 7 == 0 else [None, "a"] * (n % 3) for n in range(ROWS)]
+    ),
+    "lists of lists": pa.array([[["x"] * (row % 4)] * (row % 3) for row in range(ROWS)]),
+    "lists of structs": pa.array([[_struct(row)] * (row % 3) for row in range(ROWS)]),
+    "coded lists": pa.ListArray.from_arrays(
+        pa.array(range(0, 2 * ROWS + 1, 2), pa.int32()),
+        pa.array(["a", "b", None, "a"] * (ROWS // 2)).dictionary_encode(),
+    ),
+    "maps": pa.array([[("k", row)] * (row % 3) for row in range(ROWS)], pa.map_("string", "int64")),
 }
 
 
@@ -61,4 +71,12 @@ def test_offsets_that_leave_the_bytes_are_refused() -> None:
     offsets = pa.py_buffer(np.array([0, 40, 2, 3], np.int32))
     array = pa.Array.from_buffers(pa.string(), 3, [None, offsets, pa.py_buffer(b"abc")])
     with pytest.raises(CorruptFile, match="offsets"):
+        filtered([array], np.array([True, True, False]))
+
+
+def test_offsets_that_leave_the_items_are_refused() -> None:
+    offsets = pa.py_buffer(np.array([0, 40, 2, 3], np.int32))
+    items = pa.array([1, 2, 3])
+    array = pa.Array.from_buffers(pa.list_(items.type), 3, [None, offsets], children=[items])
+    with pytest.raises(CorruptFile, match="offsets of lists"):
         filtered([array], np.array([True, True, False]))

@@ -52,6 +52,7 @@ from lancefs.datafile.kernels.runs import expand as expand
 from lancefs.datafile.kernels.scores import sum_scores as sum_scores
 from lancefs.datafile.kernels.segments import gather as gather
 from lancefs.datafile.kernels.selection import keep as keep
+from lancefs.datafile.kernels.selection import keep_lists as keep_lists
 from lancefs.datafile.kernels.selection import keep_strings as keep_strings
 from lancefs.datafile.kernels.selection import slots_of as slots_of
 from lancefs.datafile.kernels.streams import join_streams as join_streams

@@ -129,3 +129,28 @@ KERNEL(keep_strings, const int32_t *offsets, const uint8_t *data, int64_t size, 
     }
     return row == room && at == text_size ? 0 : DAMAGED;
 }
+
+/* Find the lists that the mask keeps, most of them: write their offsets, from 0, of which there is
+ * room for `room + 1`, and for each of `items` items between the first and the last offset whether
+ * it is in one of them. */
+KERNEL(keep_lists, const int32_t *offsets, const uint8_t *kept, int64_t count, int32_t *ends,
+       int64_t room, uint8_t *is_kept, int64_t items) {
+    int64_t row = 0, total = 0, at = 0;
+    *ends++ = 0;
+    memset(is_kept, 1, (size_t)items);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t length = (int64_t)offsets[i + 1] - offsets[i];
+        if (length < 0 || length > items - at)
+            return DAMAGED;
+        if (!kept[i]) {
+            memset(is_kept + at, 0, (size_t)length);
+        } else if (row < room) {
+            total += length;
+            ends[row++] = (int32_t)total;
+        } else {
+            return DAMAGED;
+        }
+        at += length;
+    }
+    return row == room && at == items ? 0 : DAMAGED;
+}

@@ -89,3 +89,40 @@ def _compiled_keep_strings(offsets: Array, data: Bytes, kept: Mask) -> tuple[Arr
     ends, text = empty(room + 1, np.int32), empty(size, np.uint8, SLACK)
     _c_keep_strings(offsets, data, len(data), kept, count, ends, room, text, size)
     return ends, text
+
+
+def keep_lists(offsets: Array, items: int, kept: Mask) -> tuple[Array, Mask]:
+    """Return the offsets of the lists that a mask keeps, and which items are in these.
+
+    Args:
+        offsets: List i has the items from `offsets[i]` up to `offsets[i + 1]`; int32.
+        items: Number of items.
+        kept: Whether to keep each list.
+
+    Returns:
+        The offsets of the kept lists, from 0 (int32); and a mask of the items between the first and
+        the last offset.
+
+    Raises:
+        CorruptFile: The offsets descend or leave the items.
+    """
+    lengths = np.diff(offsets.astype(np.int64))
+    if offsets[0] < 0 or offsets[-1] > items or np.any(lengths < 0):
+        raise CorruptFile("the offsets of lists descend or leave their items")
+    found = np.zeros(np.count_nonzero(kept) + 1, np.int32)
+    np.cumsum(lengths[kept], out=found[1:])
+    return found, np.repeat(kept, lengths)
+
+
+_c_keep_lists = c_function("keep_lists", "offsets bytes number out number out number")
+
+
+@twin_of(keep_lists)
+def _compiled_keep_lists(offsets: Array, items: int, kept: Mask) -> tuple[Array, Mask]:
+    start, end = int(offsets[0]), int(offsets[-1])
+    if not 0 <= start <= end <= items:
+        raise Damaged
+    room, within = int(np.count_nonzero(kept)), end - start
+    ends, is_kept = empty(room + 1, np.int32), empty(within, np.bool_, SLACK)
+    _c_keep_lists(offsets, kept, len(kept), ends, room, is_kept, within)
+    return ends, is_kept

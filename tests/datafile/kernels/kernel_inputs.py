@@ -500,6 +500,16 @@ def masked_strings(draw: st.DrawFn) -> Arguments:
 
 
 @st.composite
+def masked_lists(draw: st.DrawFn) -> Arguments:
+    lengths = draw(st.lists(st.sampled_from([0, 1, 2, 40]), max_size=30))
+    before, after = draw(st.integers(0, 3)), draw(st.sampled_from([0, 1, 40]))
+    offsets = np.cumsum([before, *lengths]).astype(np.int32)
+    kept = draw(generators()).random(len(lengths)) < draw(st.sampled_from([0, 0.5, 0.9, 1]))
+    damage(draw, offsets)
+    return offsets, before + sum(lengths) + after, kept
+
+
+@st.composite
 def numbers_and_bounds(draw: st.DrawFn) -> Arguments:
     near = st.integers(-3, 3) | st.sampled_from([1 << 64, -(1 << 64), (1 << 64) - 1])
     number = near | st.integers(-(1 << 127), (1 << 127) - 1)
@@ -679,6 +689,7 @@ PAIRS = {
     "find_pages": (footers.find_pages, small_files()),
     "keep": (selection.keep, masked_values()),
     "keep_strings": (selection.keep_strings, masked_strings()),
+    "keep_lists": (selection.keep_lists, masked_lists()),
     "slots_of": (selection.slots_of, masks()),
     "take_points": (points.take_points, few_rows_of_pages()),
     "read_plain": (plain.read_plain, rows_of_plain_pages()),
