@@ -89,6 +89,10 @@ def cast_for_duckdb(array: pa.Array, kind: pa.DataType) -> pa.Array:
         # DuckDB 1.4 reads the first string of a dictionary, also where all values are missing.
         if pa.types.is_dictionary(kind) and not len(array.dictionary):
             return pa.DictionaryArray.from_arrays(array.indices, array_of([""], kind.value_type))
+        if pa.types.is_list(kind) and pa.types.is_dictionary(kind.value_type):
+            items, buffers = cast_for_duckdb(array.values, kind.value_type), array.buffers()[:2]
+            place = len(array), buffers, array.null_count, array.offset
+            return pa.Array.from_buffers(kind, *place, [items])
         return array
     if isinstance(array, pa.ExtensionArray):
         array = array.storage

@@ -315,8 +315,10 @@ class LanceDataset(OtherNames, ReadingMethods, SearchMethods, VersionMethods, Gu
             with_row_address: Whether to add the column `_rowaddr`.
             blobs: What blob columns contain: `descriptors` (where the bytes are) or `bytes`. Blobs
                 outside of the table are read only where `BaseRules.external_blobs` allows it.
-            dictionary_columns: String columns to return dictionary-encoded. If the data files store
-                dictionaries (see the property `dictionary_columns`), no strings are materialized.
+            dictionary_columns: Columns of strings, or of lists of strings, to return with their
+                strings dictionary-encoded; members of structs by their paths. If the data files
+                store dictionaries (see the property `dictionary_columns`), no strings are
+                materialized.
             validity_columns: Columns to return as booleans, true for a value and null for a missing
                 one. Most values are not decoded, and pages without nulls are not read.
             decimal64_columns: Decimal columns of up to 18 digits to return as `decimal64`; needs

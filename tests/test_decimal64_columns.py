@@ -158,6 +158,24 @@ def test_few_rows_are_the_same(path: str) -> None:
     assert widened(found, names) == dataset.to_table(names, **options)
 
 
+@pytest.mark.parametrize("version", FORMATS)
+def test_members_of_structs_come_in_64_bits(tmp_path: Path, version: str) -> None:
+    where, rows = str(tmp_path / "t.lance"), 3_000
+    lacks = np.arange(rows) % 5 == 1 if version != "legacy" else None
+    price = decimals(np.arange(rows), pa.decimal128(12, 2), lacks)
+    missing = {} if version == "2.0" else {"mask": pa.array(np.arange(rows) % 7 == 0)}
+    at = pa.StructArray.from_arrays([price, pa.array(range(rows))], ["price", "n"], **missing)
+    lance.write_dataset(
+        pa.table({"at": at}), where, data_storage_version=version, max_rows_per_file=2_000
+    )
+    lance.dataset(where).delete("at.n % 10 = 4")
+    dataset = lancefs.open(where)
+    for filter in (None, "at.n % 100 < 3", "at.price > 20"):
+        found = dataset.to_table(["at.price"], filter=filter, decimal64_columns=["at.price"])
+        assert found.schema.types == [pa.decimal64(12, 2)]
+        assert found.to_pydict() == dataset.to_table(["at.price"], filter=filter).to_pydict()
+
+
 def test_other_columns_and_the_next_reader_are_as_before(path: str) -> None:
     dataset = lancefs.open(path)
     found = dataset.to_table(["large", "code", "price"], decimal64_columns=["price"])

@@ -92,6 +92,67 @@ def test_encoded_columns_have_the_values_of_plain_ones(dataset: LanceDataset, na
     assert _plain(found).equals(expected.replace_schema_metadata(None))
 
 
+def _nested(rows: int, version: str) -> pa.Table:
+    """Return lists of texts, and structs that have texts and such lists, many of them missing."""
+    source = np.random.default_rng(7)
+    modes = [None, *MODES]
+
+    def tags(row: int) -> list[str | None] | None:
+        return None if row % 7 == 0 else [modes[one] for one in source.integers(0, 7, row % 4)]
+
+    ats = [{"mode": modes[row % 6], "tags": tags(row + 1)} for row in range(rows)]
+    missing = {} if version == "2.0" else {"mask": np.arange(rows) % 9 == 0}
+    kind = pa.struct({"mode": pa.string(), "tags": pa.list_(pa.string())})
+    at = pa.array(ats, kind)
+    at = pa.StructArray.from_arrays(at.flatten(), fields=list(kind), **_mask(missing))
+    return pa.table({"id": range(rows), "tags": [tags(row) for row in range(rows)], "at": at})
+
+
+def _mask(missing: dict[str, Any]) -> dict[str, Any]:
+    return {name: pa.array(mask) for name, mask in missing.items()}
+
+
+NESTED = ["tags", "at.mode", "at.tags"]
+FILTERS = [
+    None,
+    "id % 1000 < 9",
+    "id % 10 < 8",
+    "tags is not null",
+    "at.mode = 'by rail'",
+    "at.mode = 'by rail' and array_has(tags, 'by air')",
+    "id = 77",
+]
+
+
+@pytest.mark.parametrize("version", ["legacy", "2.0", "2.1", "2.2", "2.3"])
+def test_lists_and_members_come_encoded(tmp_path: Path, version: str) -> None:
+    where = str(tmp_path / "t.lance")
+    lance.write_dataset(
+        _nested(9_000, version), where, data_storage_version=version, max_rows_per_file=5_000
+    )
+    lance.dataset(where).delete("id % 10 = 3")
+    dataset, peer = lancefs.open(where), lance.dataset(where)
+    for filter in FILTERS:
+        found = dataset.to_table(NESTED, filter=filter, dictionary_columns=NESTED)
+        found.validate(full=True)
+        lists = pa.list_(dataset.schema.field("tags").type.value_field.with_type(ENCODED))
+        assert found.schema.types == [lists, ENCODED, lists]
+        expected = peer.to_table({name: name for name in NESTED}, filter=filter)
+        assert found.to_pydict() == expected.to_pydict()
+    limited = dataset.to_table(NESTED, limit=300, offset=4_400, dictionary_columns=NESTED)
+    assert limited.to_pydict() == dataset.to_table(NESTED, limit=300, offset=4_400).to_pydict()
+    picked = dataset.take([5, 77, 3, 6001, 5], NESTED, dictionary_columns=NESTED)
+    assert picked.to_pydict() == dataset.take([5, 77, 3, 6001, 5], NESTED).to_pydict()
+
+
+def test_lists_in_many_small_fragments_come_encoded(tmp_path: Path) -> None:
+    where = str(tmp_path / "t.lance")
+    lance.write_dataset(_nested(2_000, "2.1"), where, max_rows_per_file=100)
+    dataset = lancefs.open(where)
+    found = dataset.to_table(NESTED, dictionary_columns=NESTED)
+    assert found.to_pydict() == dataset.to_table(NESTED).to_pydict()
+
+
 def test_rows_that_are_picked_come_encoded_too(dataset: LanceDataset) -> None:
     rows = [50_000, 3, 3, 17, 55_000]
     found = dataset.take(rows, dictionary_columns=["mode", "maybe"])

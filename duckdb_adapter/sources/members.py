@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.duckdb_types import field_for_duckdb
+from duckdb_adapter.duckdb_types import cast_for_duckdb, field_for_duckdb
 from duckdb_adapter.queries.members import UsedColumns
 from duckdb_adapter.sources.row_counts import RowCount, table_of_rows
 from duckdb_adapter.sources.rows import DuckDBColumns, Rows
+from lancefs.datafile.arrays import encode_texts
 from lancefs.datafile.validity import validity_array
 from lancefs.lance_dataset import LanceDataset
+from lancefs.table.dictionary_columns import encoded_type
 from lancefs.table.null_free import none_missing
 from lancefs.table.per_version import PerVersion
 
@@ -48,7 +50,9 @@ class MemberRows(Rows):
         super().__init__(dataset)
         self._used = used
         schema = dataset.schema
-        self._fields = {name: _with_members(schema.field(name), used) for name in used.members}
+        self._fields = {
+            name: _with_members(schema.field(name), used, frozenset()) for name in used.members
+        }
         self._fields |= {
             name: pa.field(name, _SHOWN) for name in schema.names if name in used.tested
         }
@@ -71,13 +75,25 @@ class MemberRows(Rows):
         return RowCount(table_of_rows(count, finds_file), columns, self.required_builtins)
 
     def _described(self) -> DuckDBColumns:
-        whole = super()._described()
+        whole, used, shown = super()._described(), self._used, self.dataset.schema
         fields = [
             field_for_duckdb(self._fields[one.name]) if one.name in self._fields else one
             for one in whole.schema
         ]
-        encoded = whole.encoded - self._used.tested
-        return DuckDBColumns(pa.schema(fields), encoded, whole.changed)
+        paths = self._encoded_paths()
+        types = {n: kind for n, kind in whole.nested_types.items() if n not in self._fields}
+        for name in {path.partition(".")[0] for path in paths}:
+            types[name] = field_for_duckdb(_with_members(shown.field(name), used, paths)).type
+        nested = (whole.nested & types.keys()) | paths
+        encoded = whole.encoded - used.tested
+        return DuckDBColumns(pa.schema(fields), encoded, whole.changed, nested, types)
+
+    def _encoded_paths(self) -> frozenset[str]:
+        """The paths of members whose strings are stored with dictionaries."""
+        version, used = self.dataset.opened, self._used
+        paths = [f"{name}.{member}" for name in used.members for member in used.members[name]]
+        read = [version.column(path) for path in paths if path not in used.tested]
+        return frozenset(field.name for field in self._with_dictionaries(read))
 
     def filter_field(self, column: str) -> pa.Field:
         """Return a column as filters see it, which may name members by their places: whole."""
@@ -89,12 +105,15 @@ class MemberRows(Rows):
         self, names: Sequence[str], needed: Sequence[str], filter: pc.Expression
     ) -> Iterator[pa.RecordBatch]:
         whole = Rows(self.dataset)
-        whole = whole.for_scan(self._needs_all) if self._as_decimal64 else whole
+        whole = whole.for_scan(self._needs_all) if self._is_for_scan else whole
         for batch in whole.batches(list(dict.fromkeys([*names, *needed])), (filter,)):
             arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
             for name in self._used.members.keys() & arrays.keys():
                 for member in self._used.members[name]:
-                    arrays[f"{name}.{member}"] = pc.struct_field(arrays[name], [member])
+                    array = pc.struct_field(arrays[name], [member])
+                    path = f"{name}.{member}"
+                    is_encoded = path in self._columns.nested_encoded
+                    arrays[path] = encode_texts(array) if is_encoded else array
             for path in self._used.tested & arrays.keys():
                 arrays[path] = _shown(validity_array(arrays[path]))
             yield self._batch(list(names), arrays)
@@ -109,7 +128,7 @@ class MemberRows(Rows):
         return self._scanned(columns, batch_size=_TESTED_ROWS)
 
     def _are_there(self, paths: Sequence[str]) -> bool:
-        """Whether no value of columns is missing, as is known, or metadata of files tell at once."""
+        """Whether no value of columns is missing, as is known or metadata of files tell."""
         version = self.dataset.opened
         known = _COMPLETE.of(version)
         if self.dataset.is_local and len(version.readers) <= _MAX_FRAGMENTS:
@@ -135,6 +154,8 @@ class MemberRows(Rows):
         missing: set[str] = set()
         for batch in super()._scanned(paths, validity_columns=tested, **options):
             arrays = dict(zip(paths, batch.columns, strict=True))
+            for path in self._columns.nested_encoded.intersection(paths):
+                arrays[path] = cast_for_duckdb(arrays[path], arrays[path].type)
             shown = {path: _shown(arrays[path]) for path in tested}
             missing.update(path for path, array in shown.items() if array.null_count)
             yield self._batch(columns, arrays | shown)
@@ -160,7 +181,7 @@ class MemberRows(Rows):
         if name not in self._used.members:
             return arrays[name]
         members = [arrays[f"{name}.{member}"] for member in self._used.members[name]]
-        return pa.StructArray.from_arrays(members, fields=list(self._fields[name].type))
+        return pa.StructArray.from_arrays(members, self._used.members[name])
 
 
 def _shown(array: pa.Array) -> pa.Array:
@@ -180,11 +201,20 @@ def _with_nulls(valid: pa.Buffer | None, count: int, first: int = 0) -> pa.Array
     return pa.Array.from_buffers(_SHOWN, count, [valid, zeros], offset=first)
 
 
-def _with_members(field: pa.Field, used: UsedColumns) -> pa.Field:
-    """Return a struct with those of its members that are used, which are missing where it is."""
+def _with_members(field: pa.Field, used: UsedColumns, encoded: Set[str]) -> pa.Field:
+    """Return a struct with those of its members that are used, which are missing where it is.
+
+    Args:
+        field: The struct.
+        used: What is used of it.
+        encoded: The paths of members that come dictionary-encoded.
+    """
     members = []
     for name in used.members[field.name]:
-        member = field.type.field(name).with_nullable(True)
-        is_tested = f"{field.name}.{name}" in used.tested
-        members.append(pa.field(name, _SHOWN) if is_tested else member)
+        path, member = f"{field.name}.{name}", field.type.field(name).with_nullable(True)
+        if path in used.tested:
+            member = pa.field(name, _SHOWN)
+        elif path in encoded:
+            member = member.with_type(encoded_type(member.type))
+        members.append(member)
     return field.with_type(pa.struct(members))

@@ -11,7 +11,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import and_
 from types import MappingProxyType
@@ -30,7 +30,8 @@ from duckdb_adapter.paths import quoted
 from duckdb_adapter.sources.replacement import READER, Replacement, TableOf
 from duckdb_adapter.stream_errors import without_traceback
 from duckdb_adapter.version_cache import forget
-from lancefs.datafile.logical_types import decimal64_type
+from lancefs.datafile.fields import Field
+from lancefs.datafile.logical_types import decimal64_type, has_type
 from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.forks import Lock, cached_property
 from lancefs.lance_dataset import LanceDataset
@@ -38,7 +39,7 @@ from lancefs.scan.expressions import columns_of, evaluate_filter
 from lancefs.scan.scanner import LanceScanner
 from lancefs.scan.selectivity import estimate_selectivity
 from lancefs.scan.settings import BATCH_ROWS
-from lancefs.table.dictionary_columns import ENCODED
+from lancefs.table.dictionary_columns import ENCODED, encoded_type
 from lancefs.table.fragment_readers import are_several_local
 from lancefs.table.open_version import OpenVersion
 
@@ -170,23 +171,36 @@ class DuckDBColumns:
 
     Attributes:
         schema: The columns, the counting one first.
-        encoded: The names of those that come dictionary-encoded.
+        encoded: The names of those of strings that come dictionary-encoded.
         changed: The names of those of which filters cannot speak, see `RowSource.can_filter`.
+        nested: The names of lists of strings that are stored with dictionaries, and the paths of
+            such members of structs.
+        nested_types: The types of the columns that have those, with dictionaries in them, by name.
         decimal64: The names of those decimals that come in 64 bits, as DuckDB keeps them.
+        nested_encoded: Those of `nested` that come dictionary-encoded.
     """
 
     schema: pa.Schema
     encoded: frozenset[str]
     changed: frozenset[str]
+    nested: frozenset[str] = frozenset()
+    nested_types: Mapping[str, pa.DataType] = field(default_factory=dict)
     decimal64: frozenset[str] = frozenset()
+    nested_encoded: frozenset[str] = frozenset()
 
     @cached_property
-    def with_decimal64(self) -> DuckDBColumns:
-        """The columns with decimals in 64 bits."""
+    def for_scan(self) -> DuckDBColumns:
+        """The columns as DuckDB 2.0 scans them; of encoded items, DuckDB 1.4 and 1.5 crash."""
         types = {field.name: decimal64_type(field.type) for field in self.schema}
         decimal64 = {name: kind for name, kind in types.items() if kind is not None}
-        fields = [field.with_type(decimal64.get(field.name, field.type)) for field in self.schema]
-        return replace(self, schema=pa.schema(fields), decimal64=frozenset(decimal64))
+        changed = {**decimal64, **self.nested_types}
+        fields = [field.with_type(changed.get(field.name, field.type)) for field in self.schema]
+        return replace(
+            self,
+            schema=pa.schema(fields),
+            decimal64=frozenset(decimal64),
+            nested_encoded=self.nested,
+        )
 
 
 _COLUMNS: WeakKeyDictionary[OpenVersion, DuckDBColumns] = WeakKeyDictionary()
@@ -208,7 +222,7 @@ class Rows(RowSource):
     def __init__(self, dataset: LanceDataset, encodes: bool = True) -> None:
         self.dataset = dataset
         self._encodes = encodes
-        self._as_decimal64 = self._needs_all = False
+        self._is_for_scan = self._needs_all = False
 
     @property
     def table(self) -> LanceDataset:
@@ -227,7 +241,7 @@ class Rows(RowSource):
 
     @property
     def _columns(self) -> DuckDBColumns:
-        return self._known_columns.with_decimal64 if self._as_decimal64 else self._known_columns
+        return self._known_columns.for_scan if self._is_for_scan else self._known_columns
 
     @cached_property
     def _known_columns(self) -> DuckDBColumns:
@@ -247,44 +261,49 @@ class Rows(RowSource):
                 f"{version.name}: the column {own!r} is called as one that lancefs adds for "
                 "DuckDB; read the table with lancefs.open, and give the column another name there"
             )
-        encoded = self._encoded_columns()
-        plain = [
-            field.with_type(ENCODED.value_type)
-            if field.name in encoded
-            else field_for_duckdb(field)
-            for field in shown
-        ]
+        encoded, nested = self._encoded_columns()
+        plain = [field_for_duckdb(field) for field in shown]
         columns = [field.with_type(ENCODED) if field.name in encoded else field for field in plain]
+        types = {field.name: encoded_type(field.type) for field in plain if field.name in nested}
         changed = frozenset(
             field.name
             for field, known in zip(plain, shown, strict=True)
             # Of a member that is a column here, filters speak by the path into the struct.
             if field.name not in version.named_fields or field.type != known.type
         )
-        found = DuckDBColumns(pa.schema([_COUNT_FIELD, *columns]), encoded, changed)
+        schema = pa.schema([_COUNT_FIELD, *columns])
+        found = DuckDBColumns(schema, encoded, changed, nested, types)
         if is_whole:
             with _LOCK:
                 _COLUMNS[version] = found
         return found
 
-    def _encoded_columns(self) -> frozenset[str]:
-        """The columns that come dictionary-encoded, by which DuckDB groups quicker.
+    def _encoded_columns(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The columns of strings that come dictionary-encoded, and those of lists whose items do.
 
-        That must be known before anything is read. Of a remote table it would take a request, of a
-        wide one long.
+        DuckDB groups by them quicker, and takes them apart quicker. That must be known before
+        anything is read. Of a remote table it would take a request, of a wide one long.
         """
-        is_asked = self._encodes and len(self.dataset.schema) <= _MAX_COLUMNS
-        if not (is_asked and self.dataset.is_local):
-            return frozenset()
+        if not (self._encodes and len(self.dataset.schema) <= _MAX_COLUMNS):
+            return frozenset(), frozenset()
+        version = self.dataset.opened
+        found = self._with_dictionaries(list(map(version.column, self.dataset.schema.names)))
+        nested = frozenset(field.name for field in found if field.children)
+        return frozenset(field.name for field in found) - nested, nested
+
+    def _with_dictionaries(self, fields: Sequence[Field]) -> list[Field]:
+        """Return those of some columns whose strings are stored with dictionaries."""
+        if not self.dataset.is_local:
+            return []
         try:
-            return frozenset(self.dataset.dictionary_columns)
+            return self.dataset.opened.with_dictionaries(fields)
         except LanceError:  # who reads such a column says so; others need not know
-            return frozenset()
+            return []
 
     def for_scan(self, needs_all: bool) -> Self:
         """Return the rows as DuckDB 2.0 scans them; see `RowSource.for_scan`."""
         other = copy(self)
-        other._as_decimal64, other._needs_all = True, needs_all
+        other._is_for_scan, other._needs_all = True, needs_all
         return other
 
     def with_expressions(self, expressions: Mapping[str, str]) -> Self:
@@ -302,6 +321,8 @@ class Rows(RowSource):
         field = self.schema.field(column)
         if column in self._columns.decimal64:
             return field.with_type(pa.decimal128(field.type.precision, field.type.scale))
+        if column in self._columns.nested_types:
+            return self._known_columns.schema.field(column)
         return field.with_type(ENCODED.value_type) if column in self.encoded else field
 
     def known_count(self) -> int | None:
@@ -385,7 +406,8 @@ class Rows(RowSource):
 
     def _scanner(self, columns: list[str], **options: Any) -> LanceScanner:
         """Say what to read, in the form in which DuckDB takes it."""
-        encoded = [name for name in columns if name in self.encoded]
+        in_dictionaries = self.encoded | self._columns.nested_encoded
+        encoded = [name for name in columns if name in in_dictionaries]
         decimal64 = [name for name in columns if name in self._columns.decimal64]
         return self.dataset.scanner(
             columns=columns, dictionary_columns=encoded, decimal64_columns=decimal64, **options
@@ -451,7 +473,7 @@ def conform_to_schema(
     """
     position = schema.get_field_index(COUNT_COLUMN)
     limited = [index for index, kind in enumerate(schema.types) if is_limited(kind)]
-    is_encoded = any(map(pa.types.is_dictionary, schema.types))
+    is_encoded = any(has_type(kind, pa.types.is_dictionary) for kind in schema.types)
     for batch in batches:
         if not (limited or is_encoded) and batch.schema == schema:
             yield batch

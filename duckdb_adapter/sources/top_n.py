@@ -235,7 +235,7 @@ class TopNRows(Rows):
 
     def _values(self, filter: pc.Expression | None) -> Iterator[KeyedRows]:
         """Yield the values that tell which rows are the first, with the positions of the rows."""
-        columns, decimals = list(self._wanted.columns), self._known_columns.with_decimal64.decimal64
+        columns, decimals = list(self._wanted.columns), self._known_columns.for_scan.decimal64
         scanner = self.dataset.scanner(
             columns if filter is None else [*columns, ROW_OFFSET.name],
             filter=filter,

@@ -146,9 +146,8 @@ def value_count_rows(
 
 
 def _is_text(rows: Rows, path: str) -> bool:
-    """Whether a path is a column of texts; scans encode no members of structs."""
-    is_encoded = path in rows.encoded
-    return is_encoded or ("." not in path and pa.types.is_string(type_of(rows.dataset, path)))
+    """Whether a path is a column of texts, or a member of a struct that is one."""
+    return path in rows.encoded or pa.types.is_string(type_of(rows.dataset, path))
 
 
 def _are_worth_counting(rows: Rows, paths: Sequence[str]) -> bool:

@@ -256,6 +256,22 @@ def spelled_out(array: pa.DictionaryArray) -> pa.Array:
     return _looked_up(Dictionary(indices_of(array), block), value_type, valid_slots(array))
 
 
+def encode_texts(array: pa.Array) -> pa.Array:
+    """Return strings, or lists of strings, dictionary-encoded with indices of 32 bits.
+
+    Args:
+        array: Strings or lists of strings, which may be encoded already.
+    """
+    if pa.types.is_dictionary(array.type):
+        return array
+    if not pa.types.is_list(array.type):
+        return array.dictionary_encode()
+    items = encode_texts(array.values)
+    kind = pa.list_(array.type.value_field.with_type(items.type))
+    buffers, nulls = array.buffers()[:2], array.null_count
+    return pa.Array.from_buffers(kind, len(array), buffers, nulls, array.offset, [items])
+
+
 def without_columns(rows: int) -> pa.RecordBatch:
     """Return a batch of rows without columns, which Arrow makes only from a struct."""
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))

@@ -32,9 +32,10 @@ _STORED, _DECIMAL64 = 128, 64  # bits of a value
 @lru_cache(maxsize=4096)  # the same for all files of a table
 def decimal64_field(field: Field) -> Field | None:
     """Return the field by which a column of decimals is read in 64 bits; None for other columns."""
-    if field.children or field.way or decimal64_type(field.storage_type) is None:
+    if field.children or decimal64_type(field.storage_type) is None:
         return None
-    return replace(field, is_decimal64=True)
+    way = field.way and (*field.way[:-1], replace(field.way[-1], is_decimal64=True))
+    return replace(field, is_decimal64=True, way=way)
 
 
 def decimal64_values(values: FixedWidth) -> FixedWidth | None:

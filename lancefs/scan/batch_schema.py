@@ -15,7 +15,7 @@ from lancefs.datafile.fields import Blobs, CacheByFields, Field
 from lancefs.datafile.logical_types import decimal64_type
 from lancefs.datafile.validity import VALIDITY
 from lancefs.scan.output_forms import AS_VALUES, OutputForms
-from lancefs.table.dictionary_columns import ENCODED
+from lancefs.table.dictionary_columns import encoded_type
 
 _Schemas: TypeAlias = dict[tuple[Blobs, OutputForms], pa.Schema]
 _CACHE = CacheByFields[_Schemas]()
@@ -66,8 +66,8 @@ def _schema(fields: Sequence[Field], blobs: Blobs, forms: OutputForms) -> pa.Sch
         shown = field.to_arrow(blobs)
         if field.id in forms.validity:
             shown = pa.field(shown.name, VALIDITY)
-        elif field.id in forms.dictionary:
-            shown = shown.with_type(ENCODED)
+        elif field.id in forms.dictionary or field.id in forms.items:
+            shown = shown.with_type(encoded_type(shown.type))
         elif field.id in forms.decimal64:
             shown = shown.with_type(decimal64_type(shown.type) or shown.type)
         columns.append(shown)

@@ -57,7 +57,7 @@ def read_columns(
             for field, array in zip(read, arrays, strict=True)
         ]
     if not have_fixed_types(read):
-        as_read = forms.dictionary | forms.validity
+        as_read = forms.dictionary | forms.items | forms.validity
         arrays = [
             array if field.id in as_read else present(array, field, request.blobs)
             for field, array in zip(read, arrays, strict=True)
@@ -85,8 +85,8 @@ def _read_group(
     if forms.decimal64:
         decimal64 = forms.decimal64 - forms.dictionary - forms.validity
         asked = decimal64_columns.reduced(fragment, asked, ranges, decimal64)
-    if forms.dictionary:
-        return dictionary_columns.read(fragment, asked, ranges, request.blobs, forms.dictionary)
+    if encoded := forms.dictionary | forms.items:
+        return dictionary_columns.read(fragment, asked, ranges, request.blobs, encoded)
     return fragment.read(asked, ranges, request.blobs)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import without_columns
+from lancefs.datafile.arrays import encode_texts, without_columns
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.buffers import SCAN_MEMORY, Ints, TooLarge, expanding, limited
 from lancefs.datafile.fields import Field
@@ -461,6 +461,11 @@ class MorselReader:
                 decimal64_columns.as_decimal64(source, field, array)
                 if field.id in forms.decimal64
                 else array
+                for field, array in zip(fields, arrays, strict=True)
+            ]
+        if forms.items:
+            arrays = [
+                encode_texts(array) if field.id in forms.items else array
                 for field, array in zip(fields, arrays, strict=True)
             ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)

@@ -16,18 +16,21 @@ class OutputForms(NamedTuple):
         validity: Field ids of columns that come as their validity: true where there is a value,
             null where none is.
         decimal64: Field ids of columns of decimals of up to 18 digits that come in 64 bits.
+        items: Field ids of columns of lists of strings whose items come dictionary-encoded, with
+            int32 indices. Filters, and reads of few rows, take these columns as their values.
     """
 
     dictionary: frozenset[int] = frozenset()
     validity: frozenset[int] = frozenset()
     decimal64: frozenset[int] = frozenset()
+    items: frozenset[int] = frozenset()
 
     def with_dictionaries(self, ids: Set[int]) -> OutputForms:
         """Return the forms with some more columns dictionary-encoded."""
         return self._replace(dictionary=self.dictionary | ids) if ids else self
 
     def only_dictionaries(self) -> OutputForms:
-        """Return the forms without those as validity and in 64 bits, which come as values."""
+        """Return the forms with those of string columns alone; others come as values."""
         return OutputForms(self.dictionary)
 
 

@@ -96,7 +96,8 @@ class LanceScanner(OtherNames):
         with_row_id: Whether to add the column `_rowid`.
         with_row_address: Whether to add the column `_rowaddr`.
         blobs: What blob columns contain: `descriptors` (where the bytes are) or `bytes`.
-        dictionary_columns: String columns to return dictionary-encoded.
+        dictionary_columns: Columns of strings, or of lists of strings, to return
+            dictionary-encoded.
         validity_columns: Columns to return as booleans, true for values and null for missing ones.
         decimal64_columns: Decimal columns to return as `decimal64`.
         fragments: Fragments to read, or their ids; all by default.
@@ -483,14 +484,20 @@ class LanceScanner(OtherNames):
     ) -> OutputForms:
         """Return the forms in which columns come, of which validity goes before the others."""
         validity = self._validity_ids(validity_columns)
-        dictionary = self._dictionary_ids(dictionary_columns)
+        encoded = self._encoded_ids(dictionary_columns)
+        items = frozenset(
+            self._version.column(name).id
+            for name in dictionary_columns
+            if self._version.column(name).children
+        )
         decimal64 = self._decimal64_ids(decimal64_columns)
-        return OutputForms(dictionary - validity, validity, decimal64 - validity)
+        dictionary = encoded - items - validity
+        return OutputForms(dictionary, validity, decimal64 - validity, items - validity)
 
-    def _dictionary_ids(self, names: Collection[str]) -> frozenset[int]:
-        """Return the ids of columns that come dictionary-encoded."""
+    def _encoded_ids(self, names: Collection[str]) -> frozenset[int]:
+        """Return the ids of columns that come dictionary-encoded, or whose items do."""
         _check_list("dictionary_columns", names)
-        rule = "columns of strings come dictionary-encoded"
+        rule = "columns of strings, and of lists of strings, come dictionary-encoded"
         return self._ids_of_kind("dictionary_columns", names, is_encodable, rule)
 
     def _validity_ids(self, names: Collection[str]) -> frozenset[int]:
@@ -521,7 +528,7 @@ class LanceScanner(OtherNames):
             is_fit: Whether a column is of the kind.
             rule: What the error says of columns of the kind.
         """
-        fields = [self._version.field(name) for name in names]
+        fields = [self._version.column(name) for name in names]
         other = next((field for field in fields if not is_fit(field)), None)
         if other is not None:
             shown = f"{option} has {other.name!r}, which is {other.shown_type}"

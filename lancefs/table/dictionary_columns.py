@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.arrays import encode_texts
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
-from lancefs.table.stored_dictionaries import dictionary_columns
+from lancefs.table.stored_dictionaries import dictionary_columns, text_field
 
 ENCODED = pa.dictionary(pa.int32(), pa.string())
 # Rows of a fragment of a run, on average, up to which decoding the strings of all together, and
@@ -39,16 +41,16 @@ def read(
         encoded: The ids of columns that come with dictionaries and indices of 32 bits, whatever
             their pages are.
     """
-    decodable = _decoded_as_stored(reader, ranges, encoded)
+    texts = {text_field(field).id: field.id for field in fields if field.id in encoded}
+    as_stored = _decoded_as_stored(reader, ranges, texts.keys())
+    decodable = {texts[id] for id in as_stored}
     asked = [encoded_field(field) if field.id in decodable else field for field in fields]
     if isinstance(reader, FragmentRun):
         arrays = reader.read(asked, ranges, blobs, encoded - decodable)
     else:
         arrays = reader.read(asked, ranges, blobs)
     return [
-        array.dictionary_encode()
-        if field.id in encoded and not pa.types.is_dictionary(array.type)
-        else array
+        encode_texts(array) if field.id in encoded else array
         for field, array in zip(fields, arrays, strict=True)
     ]
 
@@ -82,8 +84,23 @@ def stored_items(reader: FragmentReader, field: Field) -> pa.Array | None:
 
 @lru_cache(maxsize=4096)  # the same for all files of a table
 def encoded_field(field: Field) -> Field:
-    """Return the field by which a column is read with dictionaries and indices of 32 bits."""
-    return replace(field, logical_type=f"dict:{field.logical_type}:int32:false")
+    """Return the field by which a column is read with dictionaries and indices of 32 bits.
+
+    Args:
+        field: A column of strings, or of lists of strings; or such a member as a column.
+    """
+    *around, stored = field.way or (field,)
+    if stored.children:
+        changed: dict[str, Any] = {"children": (encoded_field(stored.children[0]),)}
+    else:
+        changed = {"logical_type": f"dict:{stored.logical_type}:int32:false"}
+    way = (*around, replace(stored, **changed)) if around else ()
+    return replace(field, **changed, way=way)
+
+
+def encoded_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of strings that come dictionary-encoded, or of lists of such strings."""
+    return pa.list_(kind.value_field.with_type(ENCODED)) if pa.types.is_list(kind) else ENCODED
 
 
 def _decoded_as_stored(

@@ -6,7 +6,7 @@ once, however many readers there are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -126,13 +126,25 @@ class OpenVersion:
         Raises:
             LanceError: The metadata of the columns cannot be read.
         """
-        from lancefs.table.stored_dictionaries import dictionary_columns, is_encodable
+        texts = [field for field in self.fields if not field.children]
+        return tuple(field.name for field in self.with_dictionaries(texts))
 
-        fields = [field for field in self.fields if is_encodable(field)]
-        readers = self.readers[:1]
-        return tuple(
-            field.name for each in readers for field in dictionary_columns(each, fields, True)
-        )
+    def with_dictionaries(self, fields: Iterable[Field]) -> list[Field]:
+        """Return those of some columns that are as `dictionary_columns` has them.
+
+        Args:
+            fields: Columns, and members of structs as columns.
+
+        Raises:
+            LanceError: The metadata of the columns cannot be read.
+        """
+        from lancefs.table.stored_dictionaries import is_encodable, text_field
+
+        texts = {text_field(field): field for field in fields if is_encodable(field)}
+        if not (texts and len(self.readers)):
+            return []
+        found = self.readers[0].with_dictionaries(list(texts))
+        return [field for text, field in texts.items() if text.id in found]
 
     @property
     def positions(self) -> Mapping[int, int]:

@@ -31,8 +31,18 @@ class OpenFragment(Protocol):
 
 
 def is_encodable(field: Field) -> bool:
-    """Return whether readers may ask for a column dictionary-encoded: only columns of strings."""
+    """Return whether readers may ask for a column dictionary-encoded.
+
+    They may for columns of strings, and of lists of strings, whose items are encoded then.
+    """
+    if field.logical_type == "list" and len(field.children) == 1 and _has_no_extension(field):
+        field = field.children[0]
     return field.logical_type == "string" and _is_plain(field)
+
+
+def text_field(field: Field) -> Field:
+    """Return the field of the strings of a column that is encodable: its items, or itself."""
+    return field.children[0] if field.children else field
 
 
 def dictionary_columns(
@@ -77,11 +87,13 @@ def _holders(fragment: Fragment) -> dict[int, list[DataFile]]:
 
 def _is_plain(field: Field) -> bool:
     """Return whether the values of a column are shown as stored: strings, or of whole bytes."""
-    if field.id < 0 or field.children or field.way or field.is_blob:
+    if field.id < 0 or field.children or field.is_blob:
         return False
-    if EXTENSION_NAME in field.metadata:
-        return False
-    return _is_plain_type(field.logical_type)
+    return _has_no_extension(field) and _is_plain_type(field.logical_type)
+
+
+def _has_no_extension(field: Field) -> bool:
+    return EXTENSION_NAME not in field.metadata
 
 
 @lru_cache(maxsize=256)

@@ -30,7 +30,23 @@ QUERIES = [
     "SELECT a.mode, count(*) FROM {t} a JOIN {t} b USING (id) GROUP BY ALL ORDER BY ALL",
     "SELECT DISTINCT typeof(mode), typeof(maybe) FROM {t}",
     "SELECT mode FROM {t} ORDER BY id DESC LIMIT 3",
+    "SELECT tag, count(*) FROM (SELECT unnest(tags) AS tag FROM {t}) GROUP BY ALL ORDER BY ALL",
+    "SELECT sum(len(tags)), count(tags), max(tags[2]) FROM {t}",
+    "SELECT count(*) FROM {t} WHERE list_contains(tags, 'by rail') AND mode <> ''",
+    "SELECT id, tags FROM {t} WHERE tags IS NOT NULL AND id % 1000 < 3 ORDER BY id",
+    "SELECT tags, count(*) FROM {t} GROUP BY ALL ORDER BY ALL",
+    "SELECT id, tags FROM {t} WHERE id = 777",
+    "SELECT * FROM {t} ORDER BY id DESC LIMIT 3",
+    "SELECT place.mode, count(*), sum(id), avg(half) FROM {t} GROUP BY ALL ORDER BY ALL",
+    "SELECT place.mode || '/' || mode, count(*) FROM {t} GROUP BY ALL ORDER BY ALL",
+    "SELECT max(place.mode), count(place.more) FROM {t} WHERE place.mode > 'by r' OR id < 90",
+    "SELECT one, count(*) FROM (SELECT unnest(place.more) AS one FROM {t}) GROUP BY ALL ORDER BY 1",
+    "SELECT DISTINCT typeof(tags), typeof(place) FROM {t}",
 ]
+
+
+def _place(n: int) -> dict[str, Any] | None:
+    return None if n % 9 == 0 else {"mode": MODES[n % 4] or None, "more": MODES[: n % 3], "n": n}
 
 
 @pytest.fixture(scope="module", params=[40_000, 700], ids=["two", "many"])
@@ -46,6 +62,8 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
                 pa.array(source.integers(0, 3, ROWS), mask=source.random(ROWS) < 0.2)
             ),
             "half": source.random(ROWS).astype(np.float16),
+            "tags": [None if n % 7 == 0 else [None, *MODES][n % 3 : n % 5] for n in range(ROWS)],
+            "place": [_place(n) for n in range(ROWS)],
         }
     )
     where = str(tmp_path_factory.mktemp("tables") / "t.lance")
@@ -57,7 +75,8 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @EACH_INTERFACE
 @pytest.mark.parametrize("query", QUERIES)
 def test_answers_are_those_of_plain_strings(con: Any, native: Any, table: str, query: str) -> None:
-    assert Rows(lancefs.open(table)).schema.field("mode").type == ENCODED
+    schema = Rows(lancefs.open(table)).for_scan(True).schema
+    assert schema.field("mode").type == schema.field("tags").type.value_type == ENCODED
     assert_same_rows(con, native, Path(table), query)
 
 

@@ -106,7 +106,7 @@ def keep_lists(offsets: Array, items: int, kept: Mask) -> tuple[Array, Mask]:
     Raises:
         CorruptFile: The offsets descend or leave the items.
     """
-    lengths = np.diff(offsets.astype(np.int64))
+    lengths = np.subtract(offsets[1:], offsets[:-1], dtype=np.int64)
     if offsets[0] < 0 or offsets[-1] > items or np.any(lengths < 0):
         raise CorruptFile("the offsets of lists descend or leave their items")
     found = np.zeros(np.count_nonzero(kept) + 1, np.int32)
