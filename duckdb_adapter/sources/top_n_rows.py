@@ -1,15 +1,15 @@
 """Where the rows are whose values come first, in the order that DuckDB may put them in.
 
 Missing values and NaN come first or last as settings say, and rows with the same value may be put
-in order by other columns. So the rows that are found are more than the wanted ones: also such that
-have no value or NaN, and all with the same values as the last of the wanted ones where these may
-not be all that orders rows.
+in order by other columns. So the rows that are found are more than the wanted ones: also those that
+come first of such as have no value or NaN, and all with the same values as the last of the wanted
+ones where these may not be all that orders rows.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import TypeAlias
 
@@ -37,6 +37,7 @@ def is_ordered(kind: pa.DataType) -> bool:
     Texts they do where DuckDB compares them by their bytes, which is a setting.
     """
     tests = (
+        pa.types.is_boolean,
         pa.types.is_integer,
         pa.types.is_float32,
         pa.types.is_float64,
@@ -69,29 +70,94 @@ def find_first(
     Returns:
         Positions, ascending; None where they are too many.
     """
-    ends = [TopNAccumulator(rows, each, keeps_ties) for each in directions] if rows else []
-    others: dict[str, Ints] = {}
+    found = _FirstRows(rows, directions, keeps_ties)
     for columns, positions in batches:
-        keys = _stored(columns)
-        unordered = _unordered(keys)
-        for kind, mask in unordered.items():
-            found = numbers_of(positions.filter(mask))
-            joined = np.concatenate([others.get(kind, found[:0]), found])
-            others[kind] = joined if keeps_ties or len(keys) > 1 else joined[:rows]
-        if unordered:
-            is_ordered_row = pc.invert(reduce(pc.or_, unordered.values()))
-            keys, positions = _filtered(keys, positions, is_ordered_row)
-        for end in ends:
-            end.add(keys, positions)
-        if any(count > _MAX_ROWS for count in [*map(len, others.values()), *map(len, ends)]):
+        found.add(_stored(columns), positions)
+        if found.most > _MAX_ROWS:
             return None
-    found_rows = [*others.values(), *(end.positions for end in ends), np.empty(0, np.int64)]
-    return np.unique(np.concatenate(found_rows))
+    return np.unique(np.concatenate(list(found.positions())))
+
+
+class _FirstRows:
+    """Collects rows that may be among the first ones.
+
+    Rows whose first column has no value, or NaN, come before or after all others: which of them are
+    first, the other columns tell. Rows of which another column has no value, or NaN, may come
+    anywhere among those with the same value of the first column.
+
+    Args:
+        rows: How many rows are wanted.
+        directions: As of `find_first`.
+        keeps_ties: As of `find_first`.
+    """
+
+    def __init__(self, rows: int, directions: Sequence[tuple[bool, ...]], keeps_ties: bool) -> None:
+        self._rows, self._directions, self._keeps_ties = rows, directions, keeps_ties
+        has_ends = rows and directions[0]
+        self._ends = [TopNAccumulator(rows, each, keeps_ties) for each in directions if has_ends]
+        self._same: Ints = np.empty(0, np.int64)  # rows that no column orders
+        self._apart: dict[str, _FirstRows] = {}  # by why the first column does not order them
+        self._anywhere: list[KeyedRows] = []  # with the first column alone
+
+    @property
+    def most(self) -> int:
+        """The most rows of a kind that are kept."""
+        anywhere = sum(len(positions) for _, positions in self._anywhere)
+        apart = (each.most for each in self._apart.values())
+        return max(len(self._same), anywhere, *map(len, self._ends), *apart, 0)
+
+    def positions(self) -> Iterator[Ints]:
+        """Yield the positions of the rows."""
+        yield self._same
+        for _, positions in self._anywhere:
+            yield numbers_of(positions)
+        for end in self._ends:
+            yield end.positions
+        for apart in self._apart.values():
+            yield from apart.positions()
+
+    def add(self, keys: Sequence[pa.Array], positions: pa.Array) -> None:
+        """Add rows.
+
+        Args:
+            keys: The columns that order them.
+            positions: Those of the rows, ascending; those added before come first.
+        """
+        if not keys:
+            same = np.concatenate([self._same, numbers_of(positions)])
+            self._same = same if self._keeps_ties else same[: self._rows]
+            return
+        unordered = _unordered(keys[:1])
+        for kind, mask in unordered.items():
+            if kind not in self._apart:
+                directions = list(dict.fromkeys(each[1:] for each in self._directions))
+                self._apart[kind] = _FirstRows(self._rows, directions, self._keeps_ties)
+            self._apart[kind].add(*_filtered(keys[1:], positions, mask))
+        keys, positions = _without(keys, positions, unordered)
+        unordered = _unordered(keys[1:])
+        anywhere = [_filtered(keys[:1], positions, mask) for mask in unordered.values()]
+        keys, positions = _without(keys, positions, unordered)
+        for end in self._ends:
+            end.add(keys, positions)
+        if anywhere:
+            self._anywhere = list(map(self._not_late, [*self._anywhere, *anywhere]))
+
+    def _not_late(self, rows: KeyedRows) -> KeyedRows:
+        """Return rows whose first column does not put them behind the wanted ones."""
+        masks = [end.is_not_after(rows[0][0]) for end in self._ends]
+        return _filtered(*rows, reduce(pc.or_, masks)) if masks else rows
 
 
 def _stored(keys: Sequence[pa.Array]) -> Sequence[pa.Array]:
-    """Return columns as they are stored, which Arrow compares sooner: decimals as numbers."""
-    return [key if _is_coded(key) else key.view(stored_type(key.type)) for key in keys]
+    """Return columns as Arrow compares them sooner: decimals as they are stored, flags as bytes."""
+    return [
+        key
+        if _is_coded(key)
+        else key.cast(pa.uint8())
+        if pa.types.is_boolean(key.type)
+        else key.view(stored_type(key.type))
+        for key in keys
+    ]
 
 
 def _unordered(keys: Sequence[pa.Array]) -> dict[str, pa.Array]:
@@ -154,6 +220,12 @@ class TopNAccumulator:
             self._add([key[:head] for key in keys], positions[:head])
             keys, positions = [key[head:] for key in keys], positions[head:]
         self._add(keys, positions)
+
+    def is_not_after(self, values: pa.Array) -> pa.Array:
+        """Return a mask of the values of the first column that may be those of wanted rows."""
+        if self.last is None:
+            return pc.invert(_none(len(values)))
+        return self._comes_first(values, self.last[0])
 
     def _add(self, keys: Sequence[pa.Array], positions: pa.Array) -> None:
         if self.last is not None:
@@ -226,6 +298,17 @@ def _is_coded(values: pa.Array) -> bool:
 
 def _none(rows: int) -> pa.Array:
     return pa.repeat(scalar_of(False, pa.bool_()), rows)
+
+
+def _without(
+    keys: Sequence[pa.Array], positions: pa.Array, masks: Mapping[str, pa.Array]
+) -> KeyedRows:
+    """Leave out the rows that one of some masks has."""
+    return (
+        _filtered(keys, positions, pc.invert(reduce(pc.or_, masks.values())))
+        if masks
+        else (keys, positions)
+    )
 
 
 def _filtered(keys: Sequence[pa.Array], positions: pa.Array, mask: pa.Array) -> KeyedRows:

@@ -38,6 +38,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "latency": pa.array([None if n % 301 == 0 else latency[n] for n in range(ROWS)]),
             "price": pa.array([Decimal(int(n)) / 100 for n in random.integers(-500, 500, ROWS)]),
             "many": pa.array([n % 2 for n in range(ROWS)]),
+            "flag": pa.array([None if n % 3 == 0 else n % 5 == 1 for n in range(ROWS)]),
             "name": pa.array([f"{'nN'[n % 2]}ame {n * 7919 % ROWS}" for n in range(ROWS)]),
             "ts": pa.array(
                 [int(n) * 1_000_000 for n in random.permutation(ROWS)], pa.timestamp("us")
@@ -72,6 +73,8 @@ FIRST = [
     "FROM {t} ORDER BY many, id LIMIT 4",
     "SELECT * FROM {t} ORDER BY many DESC, price, id DESC LIMIT 4",
     "SELECT * FROM {t} ORDER BY ts DESC LIMIT 4",
+    "SELECT * FROM {t} ORDER BY flag DESC NULLS LAST, latency, id LIMIT 4",
+    "SELECT * FROM {t} ORDER BY flag NULLS FIRST, price DESC, id LIMIT 4",
 ]
 
 
@@ -107,7 +110,7 @@ def test_texts_that_are_compared_without_case(
     query = "SELECT * FROM {t} ORDER BY name, id LIMIT 5"
     setting = "default_collation = 'NOCASE'"
     assert_same_rows_under(setting, connect("install"), native, table, query)
-    assert [len(columns) for columns in read] == [8]
+    assert [len(columns) for columns in read] == [9]
 
 
 @pytest.mark.parametrize(
@@ -362,9 +365,10 @@ def in_order(row: Row, descending: tuple[bool, ...], nulls_first: bool) -> tuple
     descending=st.sampled_from([[(False, False)], [(True, True)], [(False, True), (True, False)]]),
     is_coded=st.booleans(),
     head=st.sampled_from([1, 5, 100]),
+    keeps_ties=st.booleans(),
 )
-@example([(None, None), (math.nan, None)], [1], 1, (0,), [(True, True)], False, 1)
-def test_of_rows_with_the_same_values_the_first_are_found(
+@example([(None, None), (math.nan, None)], [1], 1, (0,), [(True, True)], False, 1, False)
+def test_first_rows_by_columns_with_nulls_are_found(
     rows: list[Row],
     cuts: list[int],
     wanted: int,
@@ -372,6 +376,7 @@ def test_of_rows_with_the_same_values_the_first_are_found(
     descending: list[tuple[bool, bool]],
     is_coded: bool,
     head: int,
+    keeps_ties: bool,
 ) -> None:
     directions = [tuple(each[: len(columns)]) for each in descending]
     numbers, texts = (pa.array([row[n] for row in rows], kind) for n, kind in KINDS)
@@ -384,16 +389,30 @@ def test_of_rows_with_the_same_values_the_first_are_found(
         parts.append(([keys[column] for column in columns], positions[start:end]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(top_n_rows, "_HEAD_ROWS", head)
-        found = find_first(parts, wanted, directions, keeps_ties=False)
+        found = find_first(parts, wanted, directions, keeps_ties)
     assert found is not None
     keyed = [tuple(row[column] for column in columns) for row in rows]
     for direction in directions:
         for nulls_first in (False, True):
             places = [in_order(row, direction, nulls_first) for row in keyed]
             first = sorted(range(len(rows)), key=places.__getitem__)[:wanted]
+            if keeps_ties and first:
+                last = places[first[-1]]
+                first = [n for n, place in enumerate(places) if place <= last]
             assert set(first) <= set(found.tolist())
-    if len(columns) == 1:
+    if len(columns) == 1 and not keeps_ties:
         assert len(found) <= wanted * (len(directions) + 2)
+
+
+def test_few_of_many_rows_without_a_value_are_found() -> None:
+    rows = 40_000
+    first = pa.array([None if n % 2 else math.nan if n % 4 else n / 8 for n in range(rows)])
+    second = pa.array([None if n % 8 == 0 else -n for n in range(rows)])
+    found = find_first([([first, second], pa.array(range(rows)))], 2, [(False, False)])
+    assert found is not None
+    without_first, of_nan = [rows - 3, rows - 1], [rows - 6, rows - 2]
+    least, without_second = [4, 12], [0, 8]
+    assert found.tolist() == sorted([*without_first, *of_nan, *least, *without_second])
 
 
 def test_too_many_rows_that_may_be_first_are_not_found() -> None:
