@@ -18,7 +18,7 @@ from duckdb_adapter.sources.column_values import are_values_cached
 from duckdb_adapter.sources.extremes import extreme_rows
 from duckdb_adapter.sources.groups import group_by_codes
 from duckdb_adapter.sources.join_keys import ranged_keys
-from duckdb_adapter.sources.limits import LimitedRows
+from duckdb_adapter.sources.limits import LimitedRows, rows_behind_nulls
 from duckdb_adapter.sources.members import MemberRows
 from duckdb_adapter.sources.replacement import Replacement
 from duckdb_adapter.sources.rows import Rows
@@ -53,6 +53,11 @@ class BoundTable(NamedTuple):
         Macros in the statement, which may use more of the table, are bound after that.
         """
         return self.context.use.bind_count == 1
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether there are SELECTs around that of the table."""
+        return self.uses.query.is_nested
 
     @property
     def columns(self) -> UsedColumns:
@@ -149,7 +154,9 @@ def _limit(table: BoundTable) -> Replacement | None:
     # Where DuckDB takes rows in another order, it may take others than those behind an offset.
     if found is None or (found.skipped and not table.context.settings.keeps_order()):
         return None
-    return LimitedRows(table.rows.dataset, found, table.context.use)
+    dataset = table.rows.dataset
+    behind = rows_behind_nulls(dataset, found) if table.is_first and not table.is_nested else None
+    return behind or LimitedRows(dataset, found, table.context.use)
 
 
 def _sample(table: BoundTable) -> Replacement | None:

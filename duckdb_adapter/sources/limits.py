@@ -2,19 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from duckdb_adapter.paths import quoted
 from duckdb_adapter.pinned_versions import NameUse
 from duckdb_adapter.queries.limits import LimitedRange
-from duckdb_adapter.sources.rows import LONG_ROWS, conform_to_schema
+from duckdb_adapter.sources.replacement import READER, Replacement, TableOf
+from duckdb_adapter.sources.row_counts import range_table
+from duckdb_adapter.sources.rows import COUNT_COLUMN, LONG_ROWS, Rows, RowSource, conform_to_schema
 from duckdb_adapter.sources.rows_by_position import RowsByPosition
 from lancefs.lance_dataset import LanceDataset
 
 # Fewer rows that are passed over are read with the others.
 _MIN_SKIPPED = 64 * 1024
+
+
+class _RowsBehind(Rows):
+    """Reads the rows of a range.
+
+    Args:
+        dataset: The table.
+        range: The range.
+    """
+
+    def __init__(self, dataset: LanceDataset, range: LimitedRange) -> None:
+        super().__init__(dataset)
+        self._range = range
+
+    def known_count(self) -> int | None:
+        """Return the number of rows, where the manifest tells it."""
+        rows = super().known_count()
+        if rows is None:
+            return None
+        left = max(rows - self._range.skipped, 0)
+        return left if self._range.limit is None else min(left, self._range.limit)
+
+    def can_filter(self, column: str) -> bool:
+        """Whether filters may speak of a column: which rows there are, their positions tell."""
+        return False
+
+    def batches(
+        self, names: Sequence[str], terms: Sequence[pc.Expression]
+    ) -> Iterator[pa.RecordBatch]:
+        """Read some columns, in the order wanted."""
+        assert not terms, "filters were not accepted"
+        skipped, limit = self._range
+        wanted = [name for name in names if name != COUNT_COLUMN]
+        schema = pa.schema([self.schema.field(name) for name in names])
+        return conform_to_schema(self._scanned(wanted, offset=skipped, limit=limit), schema)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsBehindNulls(Replacement):
+    """The rows of a range, behind as many of nulls as come before them.
+
+    DuckDB makes the nulls, each column of them a constant, in a tenth of the time in which it takes
+    them from Arrow.
+
+    Attributes:
+        dataset: The table, which has columns.
+        range: The range.
+    """
+
+    dataset: LanceDataset
+    range: LimitedRange
+
+    def query(self, table_of: TableOf) -> str:
+        """Return the query that DuckDB reads; DuckDB keeps the order of UNION ALL."""
+        columns = ", ".join(f"NULL AS {quoted(name)}" for name in self.dataset.schema.names)
+        rows = f"SELECT * EXCLUDE ({COUNT_COLUMN}) FROM {table_of(READER)}"
+        return f"SELECT {columns} FROM {range_table(self.range.skipped)} UNION ALL {rows}"
+
+    def variables(self) -> Mapping[str, RowSource | pa.Table]:
+        """Return the rows that the query reads."""
+        return {READER: _RowsBehind(self.dataset, self.range)}
+
+
+def rows_behind_nulls(dataset: LanceDataset, range: LimitedRange) -> RowsBehindNulls | None:
+    """Return what stands for a table of which one range of rows is used, and nothing else.
+
+    Args:
+        dataset: The table.
+        range: The range.
+
+    Returns:
+        None where few rows come before the range.
+    """
+    skipped = min(range.skipped, dataset.manifest.num_rows or 0)
+    if skipped < _MIN_SKIPPED or not len(dataset.schema):
+        return None
+    return RowsBehindNulls(dataset, LimitedRange(skipped, range.limit))
 
 
 class LimitedRows(RowsByPosition):
