@@ -144,11 +144,12 @@ class NumberPlaces(NamedTuple):
     """Where numbers are in an array.
 
     Attributes:
-        ids: The numbers.
+        ids: The numbers; ascending if there are no `places`.
         least: The least one.
-        places: For each number from there on its position, which is quicker than to sort; -1 for
-            those that are not there. None where they are far apart, or none.
-        order: The permutation that sorts the numbers, in place of `places`.
+        places: The position of each number from the least to the greatest one, -1 for those that
+            are not in the array: such a table takes less time than sorting. None if the numbers are
+            far apart, or if there are none.
+        order: Without `places`, the position of each of the ascending numbers in the array.
     """
 
     ids: Ids
@@ -166,19 +167,19 @@ class NumberPlaces(NamedTuple):
                 places = np.full(span, -1)
                 places[ids - least] = np.arange(len(ids))
                 return cls(ids, least, places, _NONE)
-        return cls(ids, np.uint64(0), None, np.argsort(ids))
+        order = np.argsort(ids)
+        return cls(ids[order], np.uint64(0), None, order)
 
     def find(self, wanted: Ids) -> Ints:
-        """Return a position of each number; -1 for those that there are not."""
+        """Return a position of each wanted number; -1 for those that are not in the array."""
         if self.places is not None:
             shifted = wanted - self.least  # those below it become large
             is_known = shifted < len(self.places)
             return np.where(is_known, self.places[np.where(is_known, shifted, 0)], -1)
         if not len(self.ids):
             return np.full(len(wanted), -1)
-        ordered = self.ids[self.order]
-        at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
-        return np.where(ordered[at] == wanted, self.order[at], -1)
+        at = np.minimum(np.searchsorted(self.ids, wanted), len(self.ids) - 1)
+        return np.where(self.ids[at] == wanted, self.order[at], -1)
 
     def pairs(self, others: Ids) -> tuple[Ints, Ints]:
         """Find the numbers that others share; both have each number once.
@@ -191,12 +192,11 @@ class NumberPlaces(NamedTuple):
         return found[in_others], in_others
 
     def twice(self) -> int | None:
-        """Return a number that is there twice; None if each is there once."""
+        """Return a number that the array has twice; None if it has each once."""
         if self.places is not None:
             again = self.ids[self.find(self.ids) != np.arange(len(self.ids))]
         else:
-            ordered = self.ids[self.order]
-            again = ordered[1:][ordered[1:] == ordered[:-1]]
+            again = self.ids[1:][self.ids[1:] == self.ids[:-1]]
         return int(again[0]) if len(again) else None
 
 
