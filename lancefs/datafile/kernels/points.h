@@ -68,8 +68,13 @@ int open_chunk(const int64_t *page, const uint8_t *chunk, int64_t length, int64_
 
 /* Write which of `taken` rows of a chunk from the row at position `within` on are valid, as bits from
  * `at` on; return how many are null. `validity` is NULL where no page of the leaf has levels. */
-int64_t read_validity(const int64_t *page, Chunk chunk, int64_t count, int64_t within, int64_t taken,
-                    int64_t at, uint8_t *validity);
+int64_t read_validity(const int64_t *page, Chunk chunk, int64_t count, int64_t within,
+                      int64_t taken, int64_t at, uint8_t *validity);
+
+/* Write which of the wanted rows of a chunk, `rows[start:stop]`, are valid, as bits from `start` on;
+ * return how many are null. The first row of the chunk is `first`. `validity` as above. */
+int64_t pick_validity(const int64_t *page, Chunk chunk, int64_t count, int64_t first,
+                      const int64_t *rows, int64_t start, int64_t stop, uint8_t *validity);
 
 /* Write `taken` rows of a chunk of plain or packed values from the row at position `within` on, as
  * the rows from `at` on; return how many are null. The chunk has `length` bytes and `count` rows, no
@@ -89,6 +94,15 @@ int64_t read_whole_page(Piece piece, const int64_t *page, const int64_t *rows, i
 
 static inline void set_bit(uint8_t *bits, int64_t position) {
     bits[position / 8] |= (uint8_t)(1u << (position % 8));
+}
+
+static inline void set_bits(uint8_t *bits, int64_t start, int64_t stop) {
+    for (; start < stop && start % 8; start++)
+        set_bit(bits, start);
+    const int64_t bytes = (stop - start) / 8;
+    memset(bits + start / 8, 0xff, (size_t)bytes);
+    for (start += 8 * bytes; start < stop; start++)
+        set_bit(bits, start);
 }
 
 static inline int64_t align(int64_t position) {
@@ -115,6 +129,14 @@ static inline int64_t has_raw_tail(Buffer buffer, int64_t width, int64_t count) 
     if (tail > 0 && buffer.size == whole * block + tail * LEVEL)
         return 1;
     return (whole + (tail > 0)) * block > buffer.size ? DAMAGED : 0;
+}
+
+/* Rows of a chunk that are wanted, if no row between them is left out and they are worth the
+ * unpacking of a whole block; else 0. */
+#define FEW 16
+static inline int64_t in_a_row(const int64_t *rows, int64_t start, int64_t stop) {
+    const int64_t count = stop - start;
+    return count >= FEW && rows[stop - 1] - rows[start] == count - 1 ? count : 0;
 }
 
 /* Return where the rows from `limit` on begin in `rows[start:stop]`, which ascend, each once. Rows
