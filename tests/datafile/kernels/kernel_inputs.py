@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import wire_messages
+from drawing import Arguments, damage, generators, ints, odd_place, some_of
 from file_inputs import files_of_a_folder, files_to_read
 from footer_inputs import small_files
 from hypothesis import strategies as st
@@ -23,6 +24,18 @@ from point_inputs import (
     rows_of_plain_pages,
     texts_of_leaves,
     texts_of_spans,
+)
+from string_inputs import (
+    ends_of_strings,
+    fsst_strings,
+    masked_strings,
+    string_chunks,
+    string_lookups,
+    strings_of_chunks,
+    texts,
+    texts_and_keys,
+    texts_and_parts,
+    texts_of_zones,
 )
 from text_inputs import rows_of_text_pages
 
@@ -66,7 +79,6 @@ from lancefs.errors import CorruptFile
 
 COMPILED = library.LIBRARY is not None
 needs_library = pytest.mark.skipif(not COMPILED, reason="the compiled kernels are not in use")
-Arguments = tuple[Any, ...]
 
 
 def outcome(kernel: Callable[..., Any], arguments: Arguments) -> object:
@@ -90,34 +102,6 @@ def compiled_kernel(name: str) -> Callable[..., Any]:
     return kernel
 
 
-def ints(values: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
-    return np.array(values, np.int64)
-
-
-@st.composite
-def generators(draw: st.DrawFn) -> np.random.Generator:
-    """Draw a source of bulk numbers, whose seed is all that hypothesis has to shrink."""
-    return np.random.default_rng(draw(st.integers(0, 1 << 32)))
-
-
-def odd_place(draw: st.DrawFn, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Move bytes to an address that is not a multiple of anything."""
-    shift = draw(st.integers(0, 7))
-    return np.concatenate((np.zeros(shift, np.uint8), data.view(np.uint8)))[shift:]
-
-
-def damage(draw: st.DrawFn, *arrays: np.ndarray[Any, Any]) -> None:
-    """In some cases change one number of one array."""
-    if draw(st.integers(0, 3)):
-        return
-    array = draw(st.sampled_from(arrays))
-    if len(array):
-        info = np.iinfo(array.dtype)
-        near = st.integers(max(-3, info.min), min(1100, info.max))
-        extreme = st.sampled_from([info.min, info.max, info.max // 2])
-        array[draw(st.integers(0, len(array) - 1))] = draw(near | extreme)
-
-
 # Inputs
 
 
@@ -133,16 +117,6 @@ def packed_blocks(draw: st.DrawFn) -> Arguments:
     data = draw(generators()).integers(0, 256, size, np.uint8)
     damage(draw, starts, widths, counts)
     return odd_place(draw, data), starts, widths, counts, bits
-
-
-def some_of(draw: st.DrawFn, counts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Draw positions among the values of chunks, ascending and each once, or damaged ones."""
-    total = int(np.clip(counts, 0, 1024).sum())
-    wanted = np.flatnonzero(
-        draw(generators()).random(total) < draw(st.sampled_from([0.01, 0.3, 1]))
-    )
-    damage(draw, wanted)
-    return wanted
 
 
 @st.composite
@@ -274,61 +248,6 @@ def some_segments(draw: st.DrawFn) -> Arguments:
 
 
 @st.composite
-def fsst_strings(draw: st.DrawFn) -> Arguments:
-    source = draw(generators())
-    symbols = np.zeros((256, 8), np.uint8)
-    lengths = np.zeros(256, np.uint8)
-    used = draw(st.sampled_from([1, 3, 200, 255]))
-    lengths[:used] = source.integers(1, 9, used)
-    symbols[:used] = source.integers(0, 256, (used, 8))
-    symbols[np.arange(8) >= lengths[:, None]] = 0
-    table = fsst.SymbolTable(symbols, lengths, raw=draw(st.integers(0, 15)) == 0)
-    strings_: list[list[int]] = []
-    rare = draw(st.sampled_from([2, 5, 40, 1000]))
-    for size in draw(st.lists(st.sampled_from([0, 1, 7, 8, 9, 30, 2100]), max_size=8)):
-        codes: list[int] = []
-        for code, choice in zip(
-            source.integers(0, used, size), source.integers(0, rare, size), strict=True
-        ):
-            codes += [255, int(source.integers(0, 256))] if choice == 0 else [int(code)]
-        strings_.append(codes)
-    before = draw(st.integers(0, 3))
-    ends = np.cumsum([before, *(len(codes) for codes in strings_)])
-    offsets = ends.astype(draw(st.sampled_from([np.int32, np.int64])))
-    data = np.array([0] * before + [code for codes in strings_ for code in codes], np.uint8)
-    damage(draw, offsets, data)
-    return table, offsets, data
-
-
-@st.composite
-def string_chunks(draw: st.DrawFn) -> Arguments:
-    width = draw(st.sampled_from([4, 8]))
-    text = draw(st.sampled_from([st.binary(max_size=9), st.binary(min_size=1, max_size=1)]))
-    texts = draw(st.lists(st.lists(text, max_size=6), max_size=4))
-    padding = draw(st.integers(0, 5))
-    pieces, starts, ends, at = [], [], [], draw(st.integers(0, 3))
-    pieces.append(bytes(at))
-    for chunk in texts:
-        head = (len(chunk) + 1) * width
-        offsets = np.cumsum([head, *(len(text) for text in chunk)]).astype(f"<u{width}")
-        damage(draw, offsets)
-        pieces.append(offsets.tobytes() + b"".join(chunk) + bytes(padding))
-        starts.append(at)
-        at += len(pieces[-1])
-        ends.append(at)
-    data = np.frombuffer(b"".join(pieces), np.uint8)
-    bounds = ints(starts), ints(ends), ints([len(chunk) for chunk in texts])
-    damage(draw, *bounds)
-    return odd_place(draw, data), *bounds, width
-
-
-@st.composite
-def strings_of_chunks(draw: st.DrawFn) -> Arguments:
-    arguments = draw(string_chunks())
-    return *arguments, some_of(draw, arguments[3])
-
-
-@st.composite
 def fixed_lookups(draw: st.DrawFn) -> Arguments:
     dtype = draw(st.sampled_from(["<u1", "<u2", "<u4", "<u8", "V16", "V5", "V3"]))
     count = draw(st.integers(1, 200))
@@ -339,36 +258,6 @@ def fixed_lookups(draw: st.DrawFn) -> Arguments:
     indices = source.integers(0, count, draw(st.integers(0, 50))).astype(kind)
     damage(draw, indices)
     return items, indices
-
-
-@st.composite
-def ends_of_strings(draw: st.DrawFn) -> Arguments:
-    lengths = draw(st.lists(st.sampled_from([1, 1, 1, 0, 2, -1, 1 << 31]), max_size=9))
-    letters = draw(st.integers(0, 40))
-    offsets = np.cumsum(
-        [draw(st.integers(0, 9)), *lengths[: draw(st.integers(0, 9))], *[1] * letters]
-    )
-    return (offsets.astype(draw(st.sampled_from([np.int32, np.int64]))),)
-
-
-@st.composite
-def string_lookups(draw: st.DrawFn) -> Arguments:
-    # Short items, and items of one byte, have ways of their own, if they are not too many.
-    shortest, longest = draw(st.sampled_from([(0, 20), (1, 1), (0, 32), (20, 50)]))
-    lengths = st.binary(min_size=shortest, max_size=longest)
-    items = draw(st.lists(lengths, min_size=1, max_size=8)) * draw(st.sampled_from([1, 1, 1, 60]))
-    before = draw(st.integers(0, 3))
-    offsets = np.cumsum([before, *(len(item) for item in items)])
-    offsets = offsets.astype(draw(st.sampled_from([np.int32, np.int64])))
-    data = np.frombuffer(bytes(before) + b"".join(items), np.uint8)
-    source = draw(generators())
-    count = draw(st.integers(0, 40))
-    kind = draw(st.sampled_from([np.uint8, np.uint16, np.uint32, np.uint64]))
-    most = min(len(items), int(np.iinfo(kind).max) + 1)
-    indices = source.integers(0, most, count).astype(kind)
-    damage(draw, indices, offsets)
-    valid = draw(st.sampled_from([None, source.integers(0, 2, count).astype(np.bool_)]))
-    return offsets, data, indices, valid
 
 
 @st.composite
@@ -402,66 +291,6 @@ def split_streams(draw: st.DrawFn) -> Arguments:
     return odd_place(draw, data), starts, ends, counts, width
 
 
-@st.composite
-def texts(draw: st.DrawFn) -> Arguments:
-    long = st.integers(0, 9000).map(lambda size: "a" * size)
-    parts = [text.encode() for text in draw(st.lists(st.text(max_size=8) | long, max_size=6))]
-    data = np.frombuffer(b"".join(parts), np.uint8).copy()
-    offsets = np.cumsum([0, *(len(part) for part in parts)])
-    offsets = offsets.astype(draw(st.sampled_from([np.int32, np.int64])))
-    if len(data) and draw(st.booleans()):
-        data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))
-    if len(parts) > 1 and draw(st.booleans()):
-        offsets[1] = draw(st.integers(int(offsets[0]), int(offsets[2])))
-    return offsets, data
-
-
-@st.composite
-def texts_and_parts(draw: st.DrawFn) -> Arguments:
-    few = st.text("abA", max_size=9)
-    many = st.integers(60, 200).map(lambda size: "a" * size)
-    mixed = st.tuples(st.text("abcAB[{", min_size=1, max_size=40), st.integers(1, 40)).map(
-        lambda drawn: drawn[0] * drawn[1]
-    )
-    letters = few | many | mixed
-    held = [text.encode() for text in draw(st.lists(letters, min_size=1, max_size=9))]
-    offsets = np.cumsum([0, *map(len, held)], dtype=np.int32)
-    if draw(st.booleans()):
-        offsets[draw(st.integers(0, len(held)))] += draw(st.integers(-3, 3))
-    part = draw(st.text("abc{", max_size=6) | st.sampled_from(["a" * 70, "b" + "a" * 62]))
-    data = odd_place(draw, np.frombuffer(b"".join(held), np.uint8))
-    return offsets, data, part.encode(), draw(st.booleans())
-
-
-@st.composite
-def texts_and_keys(draw: st.DrawFn) -> Arguments:
-    """Texts of any bytes, and keys among which some of them are."""
-    letters = st.binary(max_size=20) | st.binary(max_size=2).map(lambda end: b"\xe9" * 16 + end)
-    held = draw(st.lists(letters, min_size=1, max_size=12))
-    offsets = np.cumsum([0, *map(len, held)], dtype=np.int32)
-    if not draw(st.integers(0, 4)):
-        offsets[draw(st.integers(0, len(held)))] += draw(st.integers(-3, 3))
-    data = odd_place(draw, np.frombuffer(b"".join(held), np.uint8))
-    keys = draw(st.lists(letters | st.sampled_from(held), max_size=9))
-    ends = np.cumsum([0, *map(len, keys)]).astype(draw(st.sampled_from([np.int32, np.int64])))
-    return offsets, data, ends, np.frombuffer(b"".join(keys), np.uint8)
-
-
-@st.composite
-def texts_of_zones(draw: st.DrawFn) -> Arguments:
-    """Texts of any bytes, of which many have the same beginning."""
-    letters = st.binary(max_size=9) | st.binary(max_size=4).map(lambda end: b"\xe9" * 30 + end)
-    held = draw(st.lists(letters, max_size=12))
-    offsets = np.cumsum([0, *map(len, held)]).astype(draw(st.sampled_from([np.int32, np.int64])))
-    if not draw(st.integers(0, 4)):
-        offsets[draw(st.integers(0, len(held)))] += draw(st.integers(-3, 3))
-    valid = draw(st.none() | st.lists(st.booleans(), min_size=len(held), max_size=len(held)))
-    inner = draw(st.lists(st.integers(0, len(held)), max_size=4))
-    starts = np.array(sorted([0, *inner, len(held)]), np.int64)
-    data = odd_place(draw, np.frombuffer(b"".join(held), np.uint8))
-    return offsets, data, None if valid is None else np.array(valid, np.bool_), starts
-
-
 def manifest_messages() -> st.SearchStrategy[Arguments]:
     messages = wire_messages.manifests()
     return messages.map(lambda message: (np.frombuffer(message, np.uint8),))
@@ -485,18 +314,6 @@ def masked_values(draw: st.DrawFn) -> Arguments:
     values = odd_place(draw, source.integers(0, 256, count * width, np.uint8))
     kept = source.random(count) < draw(st.sampled_from([0, 0.5, 0.9, 1]))
     return values.view(dtype_of(width)), kept
-
-
-@st.composite
-def masked_strings(draw: st.DrawFn) -> Arguments:
-    longest = draw(st.sampled_from([3, 32, 80]))
-    items = draw(st.lists(st.binary(max_size=longest), max_size=30))
-    before, after = draw(st.integers(0, 3)), draw(st.sampled_from([0, 1, 40]))
-    offsets = np.cumsum([before, *(len(item) for item in items)]).astype(np.int32)
-    data = np.frombuffer(bytes(before) + b"".join(items) + bytes(after), np.uint8)
-    kept = draw(generators()).random(len(items)) < draw(st.sampled_from([0, 0.5, 0.9, 1]))
-    damage(draw, offsets)
-    return offsets, data, kept
 
 
 @st.composite
@@ -596,7 +413,6 @@ def tables_and_codes(draw: st.DrawFn) -> Arguments:
     return tables, odd_place(draw, chosen.ravel()).reshape(parts, rows)
 
 
-# The name of each kernel -> its NumPy version, and what to try both versions on.
 @st.composite
 def postings_and_norms(draw: st.DrawFn) -> Arguments:
     """Draw documents with tokens; in some cases one that is not there."""
@@ -654,6 +470,7 @@ def sums_of_rows(draw: st.DrawFn) -> Arguments:
     return draw(generators()).integers(0, size, draw(st.integers(0, 90))).astype(np.int32), size
 
 
+# The name of each kernel -> its NumPy version, and what to try both versions on.
 PAIRS = {
     "find_buffers": (chunks.find_buffers, chunk_headers()),
     "open_chunks": (chunks.open_chunks, whole_pages()),

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawing import Arguments, ints
 from hypothesis import given, settings
-from kernel_inputs import Arguments, ints, outcome, packed_values
+from kernel_inputs import outcome, packed_values
 from support import examples
 
 from lancefs.datafile import kernels

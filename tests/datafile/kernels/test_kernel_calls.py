@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kernel_inputs import PAIRS, ints, needs_library
+from drawing import ints
+from kernel_inputs import PAIRS, needs_library
 
 from lancefs.datafile import kernels
 from lancefs.datafile.kernels import calls, segments

@@ -6,8 +6,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from drawing import Arguments
 from hypothesis import given, settings
-from kernel_inputs import Arguments, fsst_strings
+from string_inputs import fsst_strings
 from support import examples
 
 from lancefs.datafile import kernels

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawing import ints
 from hypothesis import given
-from kernel_inputs import compiled_kernel, ints
+from kernel_inputs import compiled_kernel
 from phrase_inputs import ascending_numbers, words_of_documents
 
 from lancefs.datafile.kernels import phrases

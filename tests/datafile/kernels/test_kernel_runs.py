@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernel_inputs import ints
+from drawing import ints
 
 from lancefs.datafile import kernels
 from lancefs.datafile.kernels import runs

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from drawing import Arguments
 from hypothesis import given, settings
-from kernel_inputs import Arguments, string_chunks, strings_of_chunks
+from string_inputs import string_chunks, strings_of_chunks
 from support import examples
 
 from lancefs.datafile import kernels
