@@ -400,7 +400,7 @@ def _compare(array: pa.Array, test: SingleCondition) -> Mask:
     if isinstance(test, TextPart):
         return _hold(array, test.text.encode())
     if isinstance(test, Membership):
-        return _among(array, test.values)
+        return _among(array, test)
     if isinstance(test, TextMatch):
         if test.in_lower_case and test.function in _HOLDING and test.pattern.isascii():
             return _match_in_lower_case(array, test)
@@ -446,12 +446,12 @@ def _hold(array: pa.StringArray, part: bytes, any_case: bool = False) -> Mask:
     return mask if valid is None else mask & valid
 
 
-def _among(array: pa.Array, values: pa.Array) -> Mask:
-    """Return a mask of the values that are one of some others, none of which is missing."""
+def _among(array: pa.Array, test: Membership) -> Mask:
+    """Return a mask of the values that are one of the literals of a test."""
     is_long = pa.types.is_string(array.type) and len(array) >= _MIN_AMONG
-    if not is_long or not len(values):
-        return mask_of(pc.is_in(array, value_set=values))
-    mask = among(*strings_of(array), *strings_of(values))
+    if not is_long or not len(test.values):
+        return mask_of(pc.is_in(array, value_set=test.values))
+    mask = among(*strings_of(array), test.texts)
     valid = valid_slots(array)
     return mask if valid is None else mask & valid
 

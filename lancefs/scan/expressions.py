@@ -13,6 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.arrow_dataset import acero
+from lancefs.datafile.arrays import strings_of
+from lancefs.datafile.kernels import TextSet
+from lancefs.forks import cached_property
 from lancefs.scan import half_floats
 from lancefs.scan.pickled_expressions import read_steps
 
@@ -174,7 +177,7 @@ class Comparison:
     value: pa.Scalar | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Membership:
     """A column whose value is one of some literals.
 
@@ -185,6 +188,11 @@ class Membership:
 
     column: str
     values: pa.Array
+
+    @cached_property
+    def texts(self) -> TextSet:
+        """The literals, which are strings, as kernels look strings up in them."""
+        return TextSet(*strings_of(self.values))
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ from lancefs.datafile.kernels.lookup import take_strings as take_strings
 from lancefs.datafile.kernels.lz4 import decompress_lz4 as decompress_lz4
 from lancefs.datafile.kernels.manifests import find_data_files as find_data_files
 from lancefs.datafile.kernels.manifests import find_fragments as find_fragments
+from lancefs.datafile.kernels.membership import TextSet as TextSet
 from lancefs.datafile.kernels.membership import among as among
 from lancefs.datafile.kernels.parts import holds as holds
 from lancefs.datafile.kernels.phrases import find_common as find_common

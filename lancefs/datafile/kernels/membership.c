@@ -37,15 +37,17 @@ static inline int64_t slot_of(const uint8_t *text, int64_t size, uint64_t hash,
 }
 
 /* Set `found` for the strings that are one of some keys. `offsets` has `count` + 1 numbers,
- * `key_offsets` `keys` + 1.
+ * `key_offsets` one more than there are keys.
  *
  * `bits` has a bit for each number of `bits_mask` + 1, a power of two: most strings meet none that
  * is set. `slots` has `slots_mask` + 1 places, a power of two and more than there are keys, in which
- * the numbers of the keys are put, from 1 on. Both come filled with zeros. */
+ * the numbers of the keys are put, from 1 on. In the first call for some keys both are filled with
+ * zeros, and `added` is the number of keys; in later calls they come as that one left them, and
+ * `added` is 0. */
 KERNEL(among, const int32_t *offsets, int64_t count, const uint8_t *data, int64_t size,
-       const int64_t *key_offsets, int64_t keys, const uint8_t *key_data, uint8_t *bits,
+       const int64_t *key_offsets, int64_t added, const uint8_t *key_data, uint8_t *bits,
        int64_t bits_mask, int32_t *slots, int64_t slots_mask, uint8_t *found) {
-    for (int64_t key = 0; key < keys; key++) {
+    for (int64_t key = 0; key < added; key++) {
         const uint8_t *text = key_data + key_offsets[key];
         const int64_t length = key_offsets[key + 1] - key_offsets[key];
         const uint64_t hash = hash_of(text, length);

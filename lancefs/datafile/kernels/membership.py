@@ -10,20 +10,40 @@ from lancefs.datafile.kernels.calls import c_function, twin_of
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
-# Bits that tell most strings from the keys, for each of these, and at least.
+# Bits that tell most strings from the texts, for each of these, and at least.
 _BITS = 16
 _LEAST_BITS = 4096
 
 
-def among(offsets: Array, data: Bytes, key_offsets: Array, key_data: Bytes) -> Mask:
-    """Tell which strings are one of some keys.
+class TextSet:
+    """Texts that strings are looked up in, once or many times.
+
+    Args:
+        offsets: Text i is `data[offsets[i]:offsets[i + 1]]`. Two may be the same.
+        data: The bytes of the texts.
+
+    Attributes:
+        table: What the compiled kernel has made of the texts; None before its first call.
+    """
+
+    __slots__ = ("data", "offsets", "table")
+
+    def __init__(self, offsets: Array, data: Bytes) -> None:
+        self.offsets, self.data = offsets, data
+        self.table: tuple[Bytes, int, Array, int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+
+def among(offsets: Array, data: Bytes, texts: TextSet) -> Mask:
+    """Tell which strings are one of some texts.
 
     Args:
         offsets: String i is `data[offsets[i]:offsets[i + 1]]` (int32). Offsets ascend within the
             data.
         data: The bytes of the strings.
-        key_offsets: Key i is `key_data[key_offsets[i]:key_offsets[i + 1]]`. Two may be the same.
-        key_data: The bytes of the keys.
+        texts: The texts.
 
     Raises:
         CorruptFile: The offsets descend or leave the data.
@@ -32,7 +52,7 @@ def among(offsets: Array, data: Bytes, key_offsets: Array, key_data: Bytes) -> M
         raise CorruptFile("the offsets of strings descend or leave their bytes")
     import pyarrow.compute as pc  # not needed by whoever only opens tables
 
-    found = pc.is_in(_binary(offsets, data), value_set=_binary(key_offsets, key_data))
+    found = pc.is_in(_binary(offsets, data), value_set=_binary(texts.offsets, texts.data))
     mask: Mask = np.array(found.cast(pa.uint8())).view(np.bool_)  # which callers change
     return mask
 
@@ -50,14 +70,21 @@ _c_among = c_function(
 
 
 @twin_of(among)
-def _compiled_among(offsets: Array, data: Bytes, key_offsets: Array, key_data: Bytes) -> Mask:
-    count, keys = len(offsets) - 1, len(key_offsets) - 1
+def _compiled_among(offsets: Array, data: Bytes, texts: TextSet) -> Mask:
+    count, table, added = len(offsets) - 1, texts.table, 0
+    if table is None:
+        table, added = _empty_table(len(texts)), len(texts)
     found = np.zeros(count, np.bool_)
-    slots = np.zeros(_power_of_two(2 * keys + 1), np.int32)
-    bits = _power_of_two(max(_BITS * keys, _LEAST_BITS))
-    table = np.zeros(bits // 8, np.uint8), bits - 1, slots, len(slots) - 1
-    _c_among(offsets, count, data, len(data), key_offsets, keys, key_data, *table, found)
+    _c_among(offsets, count, data, len(data), texts.offsets, added, texts.data, *table, found)
+    texts.table = table  # complete; a thread that began before made one of its own
     return found
+
+
+def _empty_table(texts: int) -> tuple[Bytes, int, Array, int]:
+    """Return the table of the kernel, with room for some texts."""
+    slots = np.zeros(_power_of_two(2 * texts + 1), np.int32)
+    bits = _power_of_two(max(_BITS * texts, _LEAST_BITS))
+    return np.zeros(bits // 8, np.uint8), bits - 1, slots, len(slots) - 1
 
 
 def _power_of_two(least: int) -> int:

@@ -6,7 +6,7 @@ import numpy as np
 from drawing import Arguments, damage, generators, ints, odd_place, some_of
 from hypothesis import strategies as st
 
-from lancefs.datafile.kernels import fsst
+from lancefs.datafile.kernels import TextSet, fsst
 
 
 @st.composite
@@ -136,7 +136,7 @@ def texts_and_keys(draw: st.DrawFn) -> Arguments:
     data = odd_place(draw, np.frombuffer(b"".join(held), np.uint8))
     keys = draw(st.lists(letters | st.sampled_from(held), max_size=9))
     ends = np.cumsum([0, *map(len, keys)]).astype(draw(st.sampled_from([np.int32, np.int64])))
-    return offsets, data, ends, np.frombuffer(b"".join(keys), np.uint8)
+    return offsets, data, TextSet(ends, np.frombuffer(b"".join(keys), np.uint8))
 
 
 @st.composite
