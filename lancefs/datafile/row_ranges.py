@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from lancefs.datafile.buffers import Ints
+from lancefs.datafile.buffers import Ints, Mask
 from lancefs.errors import CorruptFile
 
 RowRange: TypeAlias = tuple[int, int]  # first row, row after the last
@@ -50,6 +51,17 @@ class RowRanges(Sequence[RowRange]):
 
     def __repr__(self) -> str:
         return f"RowRanges({list(self)})"
+
+
+def is_among(
+    numbers: npt.NDArray[np.integer[Any]], ascending: npt.NDArray[np.integer[Any]]
+) -> Mask:
+    """Return a mask of the numbers, such as offsets or ids of rows, that ascending ones hold."""
+    if not len(ascending):
+        return np.zeros(len(numbers), np.bool_)
+    at = np.minimum(ascending.searchsorted(numbers), len(ascending) - 1)
+    found: Mask = ascending[at] == numbers
+    return found
 
 
 def bounds_of(ranges: Sequence[RowRange]) -> Ints:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from lancefs.datafile.buffers import Ints
+from lancefs.datafile.row_ranges import is_among
 from lancefs.errors import CorruptFile
 from lancefs.index.bitmap import Bitmap
 from lancefs.index.btree import BTree
@@ -15,7 +16,7 @@ from lancefs.index.exact_rows import TestedRows, count_live, rows_of_fragment
 from lancefs.index.lookup import MAX_ROWS, Plan, TableIndices, plan_with
 from lancefs.index.opened import OpenSegment
 from lancefs.index.predicates import AllOf, ColumnTest, Predicate, UnfitTest, is_exact, tests_of
-from lancefs.index.row_sets import is_among, offsets_by_fragment
+from lancefs.index.row_sets import offsets_by_fragment
 from lancefs.index.segments import IndexSegment
 from lancefs.table.fragment_reader import FragmentReader
 

@@ -15,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from lancefs.datafile.buffers import Ints, reserve
+from lancefs.datafile.row_ranges import is_among
 from lancefs.errors import CorruptFile, UnsupportedFeature
-from lancefs.index.row_sets import Addresses, fragments_of, is_among
+from lancefs.index.row_sets import Addresses, fragments_of
 from lancefs.proto import table_pb2
 from lancefs.table.indices import Index
 from lancefs.table.row_metadata import OFFSET_BITS

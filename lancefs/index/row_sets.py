@@ -7,13 +7,13 @@ a row in the lower one. In a fragment that a set does not cover, every row count
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from lancefs.datafile.buffers import Ints
-from lancefs.datafile.row_ranges import RowRanges, between
+from lancefs.datafile.row_ranges import RowRanges, between, is_among
 from lancefs.forks import cached_property
 from lancefs.table.row_metadata import OFFSET_BITS
 
@@ -105,17 +105,6 @@ class RowSet:
     def without(self, fragments: Ints) -> RowSet:
         """Return the set without some fragments, ascending, which it covers no more."""
         return self.within(np.setdiff1d(self.covered, fragments, assume_unique=True))
-
-
-def is_among(
-    values: npt.NDArray[np.integer[Any]], ascending: npt.NDArray[np.integer[Any]]
-) -> npt.NDArray[np.bool_]:
-    """Tell which values are among ascending ones."""
-    if not len(ascending):
-        return np.zeros(len(values), np.bool_)
-    at = np.minimum(ascending.searchsorted(values), len(ascending) - 1)
-    found: npt.NDArray[np.bool_] = ascending[at] == values
-    return found
 
 
 def of_addresses(addresses: Addresses, covered: Ints) -> RowSet:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lancefs.datafile.buffers import Ints
+from lancefs.datafile.row_ranges import is_among
 from lancefs.errors import CorruptFile
 from lancefs.forks import cached_property
 from lancefs.index.fragment_reuse import FragmentReuse
@@ -23,7 +24,6 @@ from lancefs.index.row_sets import (
     RowSet,
     fragments_of,
     highest_of_fragments,
-    is_among,
     of_addresses,
 )
 from lancefs.printable import get_logger

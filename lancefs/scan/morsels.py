@@ -12,7 +12,7 @@ import pyarrow as pa
 from lancefs.datafile.arrays import array_bytes, batch_bytes
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.logical_types import is_list
-from lancefs.datafile.row_ranges import RowRanges, between, bounds_of, count_rows, rows_of
+from lancefs.datafile.row_ranges import RowRanges, between, bounds_of, count_rows, is_among, rows_of
 from lancefs.datafile.v2_1.levels import LEVEL_BYTES
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
@@ -106,11 +106,7 @@ class Morsel(NamedTuple):
         """Return the offsets of the candidates that are not deleted, without a mask of all rows."""
         assert self.candidates is not None
         offsets, deleted = rows_of(self._own_candidates(self.candidates)), self.fragment.deleted
-        if not len(deleted):
-            return offsets
-        at = np.minimum(np.searchsorted(deleted, offsets), len(deleted) - 1)
-        live: Ints = offsets[deleted[at] != offsets]
-        return live
+        return offsets[~is_among(offsets, deleted)] if len(deleted) else offsets
 
     def _own_candidates(self, candidates: Sequence[RowRange]) -> RowRanges:
         """Return the parts of the candidates that lie in the morsel."""

@@ -14,11 +14,10 @@ import pyarrow as pa
 from lancefs.datafile.arrays import batch_bytes
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import TooLarge
-from lancefs.datafile.row_ranges import count_rows, rows_of
+from lancefs.datafile.row_ranges import count_rows, is_among, rows_of
 from lancefs.scan.morsel_reader import MorselReader
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import runs_with
-from lancefs.table.row_index import among
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
@@ -89,4 +88,4 @@ def _live_rows(fragment: FragmentReader, ranges: Sequence[RowRange]) -> Ints:
     """Return the offsets of the rows in some ranges that are in a fragment, and not deleted."""
     offsets, deleted = rows_of(ranges), fragment.deleted
     offsets = offsets[: offsets.searchsorted(fragment.physical_rows)]
-    return offsets[~among(offsets, deleted)] if len(deleted) else offsets
+    return offsets[~is_among(offsets, deleted)] if len(deleted) else offsets

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from lancefs.datafile.arrays import mask_of
 from lancefs.datafile.buffers import to_arrow_numbers
+from lancefs.datafile.row_ranges import is_among
 from lancefs.errors import LanceError
-from lancefs.index.row_sets import is_among
 from lancefs.index.segments import ColumnIndex
 from lancefs.index.vectors.distances import Metric, distances
 from lancefs.index.vectors.vector_indices import VectorIndices

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lancefs.datafile.buffers import Array, Mask
+from lancefs.datafile.row_ranges import is_among
 from lancefs.forks import cached_property
-from lancefs.index.row_sets import is_among
 
 # Ids of rows; of rows that an index found and nobody has looked up yet, what it calls them.
 RowIds: TypeAlias = npt.NDArray[np.uint64]

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lancefs.datafile.blocks import Mask, RowRange
-from lancefs.datafile.row_ranges import as_ranges
+from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.row_ranges import as_ranges, is_among
 from lancefs.errors import CorruptFile
 from lancefs.forks import cached_property
 from lancefs.table.fragment_reader import FragmentReader
@@ -184,15 +184,6 @@ def _within_bounds(intervals: Sequence[Interval]) -> list[Interval]:
     ]
 
 
-def among(offsets: Ints, ascending: Ints) -> Mask:
-    """Return for each offset whether a list of ascending offsets has it."""
-    if not len(ascending):
-        return np.zeros(len(offsets), np.bool_)
-    at = np.minimum(np.searchsorted(ascending, offsets), len(ascending) - 1)
-    is_member: Mask = ascending[at] == offsets
-    return is_member
-
-
 def _by_fragment(addresses: Ids) -> Iterator[tuple[int, int, int]]:
     """Yield the id of each fragment of ascending addresses, the first of its own, and their end."""
     if not len(addresses):
@@ -218,7 +209,7 @@ def _live_rows(reader: FragmentReader, which: Ints, offsets: Ints) -> Found:
     """Drop deleted rows from those found in a fragment, whose offsets ascend."""
     deleted = reader.deleted
     if len(deleted):
-        is_live = ~among(offsets, deleted)
+        is_live = ~is_among(offsets, deleted)
         which, offsets = which[is_live], offsets[is_live]
     return Found(reader, which, offsets)
 

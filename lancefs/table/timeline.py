@@ -10,6 +10,7 @@ import numpy as np
 
 from lancefs.datafile.blocks import Mask
 from lancefs.datafile.buffers import Ints
+from lancefs.datafile.row_ranges import is_among
 from lancefs.forks import cached_property
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.deletions import read_deletions
@@ -18,7 +19,7 @@ from lancefs.table.fragment_readers import FragmentReaders
 from lancefs.table.fragments import DataFile, DataOverlay, DeletionFile, Fragment
 from lancefs.table.manifest import Manifest
 from lancefs.table.row_ids import Ids
-from lancefs.table.row_index import RowIndex, among
+from lancefs.table.row_index import RowIndex
 from lancefs.table.row_metadata import RowMetadata
 
 Signature = tuple[tuple[tuple[object, ...] | None, ...], tuple[DataOverlay, ...]]
@@ -222,7 +223,7 @@ class Timeline:
         if key not in self._deleted:
             files = self._files(self._between[position])
             self._deleted[key] = read_deletions(files, own, own.physical_rows)
-        return ~among(offsets, self._deleted[key])
+        return ~is_among(offsets, self._deleted[key])
 
 
 def _file(file: DataFile) -> tuple[int | None, str]:
