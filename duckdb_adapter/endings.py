@@ -34,10 +34,12 @@ if TYPE_CHECKING:
 
 # Seconds to wait at the end for threads that are in the middle of something, and between two looks.
 _LONGEST, _PAUSE = 5.0, 0.02
-# Batches of a stream that threads of DuckDB before 2.0 may hold when it has ended: one each. They
-# are kept until so many other streams have ended, or have so many bytes.
+# When a stream has ended, each thread of DuckDB before 2.0 may still hold one of its batches: at
+# most `_HELD`. They are kept alive until `_MAX_ENDED` more streams have ended, or until all that
+# are kept have `_MAX_KEPT` bytes.
 _HELD, _MAX_ENDED, _MAX_KEPT = (os.cpu_count() or 1) + 1, 64, 64 * 1024 * 1024
-# So many looks in a row must find no thread of DuckDB in Python: one may be about to drop its rows.
+# This many looks in a row must find no thread of DuckDB in Python: one may be about to drop its
+# rows.
 _QUIET_LOOKS = 5
 _THREAD = re.compile(rb"^(?:Current t|T)hread 0x([0-9a-f]+)", re.MULTILINE)
 

@@ -54,12 +54,12 @@ _NO_READER = "'httpfs"
 _OTHER_COLUMNS = "Contents of view were altered"
 # Statements that list what is in a lake.
 _LISTS = re.compile(r"\b(show|describe|information_schema|duckdb_\w+|pg_\w+)\b", re.IGNORECASE)
-# What a connection gives of the rows of its last query that needs no connection any more.
+# Methods that return rows of the last query and need no connection afterwards.
 _OF_ROWS = {
     *("fetchone", "fetchall", "fetchmany", "fetchnumpy", "fetchdf", "fetch_df", "df"),
     *("description", "rowcount"),
 }
-# Prepared statements are run with the names that they had; more of them are not remembered.
+# Most prepared statements whose names of tables are remembered.
 _MAX_NAMES = 1000
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-# Functions that make one value of those of all rows, or of a group, whatever order these are in.
+# Aggregate functions whose result does not depend on the order of rows.
 AGGREGATES = {
     *("count", "count_star", "count_if", "countif", "sum", "avg", "mean", "min", "max", "median"),
     *("histogram", "approx_count_distinct", "quantile", "quantile_cont", "quantile_disc", "mad"),
     *("stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop", "skewness"),
     *("kurtosis", "entropy", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor"),
 }
-# Functions that collect values in the order of rows; with DISTINCT, in no order of them.
+# Aggregate functions that collect values in the order of rows, or with DISTINCT in any order.
 COLLECTING = {"list", "array_agg", "string_agg", "group_concat", "listagg"}
 MAKING_ONE_VALUE = AGGREGATES | COLLECTING
-# Functions of single values, which may stand beside these.
+# Scalar functions, which may be combined with these.
 OF_VALUES = {
     *("lower", "upper", "length", "len", "strlen", "trim", "ltrim", "rtrim", "reverse", "concat"),
     *("concat_ws", "substring", "substr", "left", "right", "lpad", "rpad", "replace", "split_part"),

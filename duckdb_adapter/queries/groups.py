@@ -52,16 +52,16 @@ _ABOVE_JOINS = {
     *("approx_top_k", "regr_avgx", "regr_avgy", "regr_count", "regr_intercept", "regr_r2"),
     *("regr_slope", "regr_sxx", "regr_sxy", "regr_syy", "mode", "histogram", "entropy"),
 }
-# Functions that make a value of those of a group; those to which the order of rows is something.
+# All aggregate functions, and those whose result depends on the order of rows.
 _AGGREGATES = _BELOW_JOINS | _ABOVE_JOINS | AGGREGATES | COLLECTING
 _IN_ORDER = _AGGREGATES - AGGREGATES
-# Functions that DuckDB computes for each row, also of dictionaries: most of them may fail.
+# Functions that DuckDB computes for each row even of a dictionary, mostly because they may fail.
 _BY_ROW = {
     *("regexp_matches", "regexp_full_match", "regexp_extract_all", "left", "right", "lpad", "rpad"),
     *("translate", "base64", "to_base64", "format", "printf", "repeat", "strlen", "unicode", "ord"),
     *("array_slice", "list_slice", "jaccard", "if", "nullif"),
 }
-# Columns by which rows are grouped, beside those of strings.
+# Most columns that are no strings in GROUP BY.
 _MAX_OTHERS = 1
 # Operators that scans test, see `likes`.
 _SCANNED = {"~~", "~~*", "^@"}

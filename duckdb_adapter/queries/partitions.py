@@ -45,9 +45,9 @@ _NUMBERS = {
     "WINDOW_RANK": "rank",
     "WINDOW_RANK_DENSE": "dense_rank",
 }
-# That of these by which any number of rows can have one number.
+# The one of these that gives any number of rows the same number.
 _SAME_NUMBERS = "WINDOW_RANK_DENSE"
-# What windows may say besides, none of which these do.
+# Further clauses of windows, which must be empty.
 _REST_OF_WINDOW = ("filter_expr", "distinct", "ignore_nulls", "children", "arg_orders")
 # Expressions that use nothing but the row, or the columns of the table.
 _PLAIN = {

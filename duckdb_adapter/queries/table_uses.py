@@ -24,7 +24,7 @@ from lancefs.forks import cached_property
 
 T = TypeVar("T")
 
-# Texts of which it is kept.
+# Most query texts for which the uses of tables are cached.
 _MAX_TEXTS = 64
 
 

@@ -15,7 +15,7 @@ from duckdb_adapter.queries.function_names import MAKING_ONE_VALUE
 # Parts of a SELECT that make groups of rows, or leave rows out.
 _OF_GROUPS = ("group_expressions", "group_sets", "having", "sample", "qualify")
 
-# What stands for a schema or a column before the name of a function.
+# Placeholder for a schema or a column before the name of a function.
 _DOTTED = "…."
 
 # Comparisons by which numbers are at most as great as another one, and how much less; those that

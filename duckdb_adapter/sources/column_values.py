@@ -23,16 +23,16 @@ from lancefs.scan.settings import BATCH_ROWS
 from lancefs.table.dictionary_columns import stored_items
 from lancefs.table.per_version import PerVersion
 
-# A shorter table is read with all its rows. To look at the values of a longer one takes seconds,
-# which somebody who wants the plan only should not wait for.
+# Rows of the tables whose values are counted: a shorter table is read with all its rows, and
+# counting the values of a longer one would delay even an EXPLAIN by seconds.
 MIN_ROWS, MAX_ROWS = 2 * BATCH_ROWS, 512 * 1024 * 1024
-# Values in the dictionaries of a column, which are read sooner than its rows.
+# Most items in the dictionaries of a column that are read in place of its rows.
 _MAX_ITEMS = 8 * 1024
-# Rows of which the values are looked at first.
+# Rows whose values are looked at first.
 _PROBED_ROWS = 8 * 1024
 # Rows of a batch, each of which costs some Python.
 _COUNTED_ROWS = 256 * 1024
-# Rows of a fragment, on average, whose dictionaries are read sooner than its rows.
+# Least average rows of a fragment with which dictionaries are read in place of rows.
 _MIN_FRAGMENT = 64 * 1024
 
 
@@ -72,13 +72,13 @@ class CombinationCounts(NamedTuple):
         return CombinationCounts(values, {path: self.places[path][first] for path in paths}, counts)
 
 
-# None for columns that have many.
+# Counts by columns of a version; None for columns with too many values.
 _COUNTS = PerVersion[dict[tuple[str, ...], CombinationCounts | None]](lambda _: {})
-# The columns that have an index, once they were asked for.
+# The columns with an index, once that was asked.
 _INDEXED = PerVersion[list[frozenset[str]]](lambda _: [])
-# What the dictionaries of columns hold; None where they do not tell.
+# The items in the dictionaries of columns; None where dictionaries do not hold all values.
 _ITEMS = PerVersion[dict[str, pa.Array | None]](lambda _: {})
-# Columns that were asked for.
+# Columns whose counts were asked for before.
 _ASKED = PerVersion[set[tuple[str, ...]]](lambda _: set())
 
 

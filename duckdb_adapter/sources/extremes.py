@@ -23,7 +23,7 @@ from lancefs.datafile.buffers import Array, to_arrow_numbers
 from lancefs.datafile.kernels import text_bounds
 from lancefs.table.per_version import PerVersion
 
-# Types of whose values Arrow and DuckDB agree which one is greater.
+# Types that Arrow and DuckDB order alike.
 _ORDERED = (
     pa.types.is_integer,
     pa.types.is_floating,
@@ -35,7 +35,7 @@ _ORDERED = (
 )
 
 
-# Texts of which the least and the greatest are found by their first bytes, see `text_bounds`.
+# Texts of a zone: its least and greatest texts are found by their first bytes, see `text_bounds`.
 _ZONE_ROWS = 1024
 
 
@@ -51,7 +51,7 @@ class ColumnExtremes(NamedTuple):
     missing: int
 
 
-# None of columns of whose values DuckDB may show another one.
+# None for columns whose least or greatest value DuckDB may show as another one.
 _EXTREMES = PerVersion[dict[str, ColumnExtremes | None]](lambda _: {})
 
 

@@ -29,13 +29,13 @@ from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
 
-# The column of the numbers, among the rows and in the table of the combinations.
+# The column of group numbers, in the rows and in the table of combinations.
 GROUP = "__lance_group"
 # DuckDB remembers what it found by a name, also where it looks again and is told another query.
 _READER, _COMBINATIONS = "grouped reader", "groups"
-# A shorter table is grouped by its strings: to look at the values of columns costs some time, too.
+# A shorter table is grouped by its strings: looking at the values of columns costs time, too.
 _MIN_ROWS = 512 * 1024
-# More combinations than these DuckDB does not treat as a dictionary, which it would compute once.
+# Largest dictionary for whose items DuckDB computes a function once each.
 _MAX_COMPUTED = 8 * 1024
 
 

@@ -18,7 +18,7 @@ from duckdb_adapter.sources.rows import COUNT_COLUMN, LONG_ROWS, Rows, RowSource
 from duckdb_adapter.sources.rows_by_position import RowsByPosition
 from lancefs.lance_dataset import LanceDataset
 
-# Fewer rows that are passed over are read with the others.
+# If an OFFSET passes over fewer rows than these, they are read with the others.
 _MIN_SKIPPED = 64 * 1024
 
 

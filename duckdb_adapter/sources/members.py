@@ -20,18 +20,18 @@ from lancefs.table.dictionary_columns import encoded_type
 from lancefs.table.null_free import none_missing
 from lancefs.table.per_version import PerVersion
 
-# The type of a column that DuckDB is shown for the nulls in it. It takes whole bytes as they are,
-# and takes bits apart.
+# The type of a column that stands for another one whose nulls alone are used. DuckDB takes bytes
+# without a copy, and would unpack bits.
 _SHOWN = pa.int8()
 # Rows of a batch of such columns only.
 _TESTED_ROWS = 256 * 1024
 # Rows of a batch in which no value is missing: no memory is touched for it.
 _COMPLETE_ROWS = 4 * 1024 * 1024
-# Fragments whose metadata are asked at most whether values are missing.
+# Most fragments whose metadata is asked whether values are missing.
 _MAX_FRAGMENTS = 64
-# What has a scan read some of the rows.
+# Options of a scan that reads some of the rows.
 _NARROWING = ("filter", "limit", "offset")
-# Columns of open versions of which that was asked, or all rows read, and whether none are.
+# Columns of open versions -> whether no value is missing, once that was asked, or all rows read.
 _COMPLETE = PerVersion[dict[str, bool]](lambda _: {})
 
 

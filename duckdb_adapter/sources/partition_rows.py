@@ -22,7 +22,7 @@ from lancefs.datafile.masks import filtered
 
 # More rows than these, and than this share of the table, are read as quickly with all others.
 _MAX_ROWS, _MAX_SHARE = 16 * 1024, 1 / 64
-# Bits of a number that stands for the values of all columns together, and so most partitions.
+# Bits of the number of a partition, which limit the number of partitions.
 _BITS = 20
 # Which values are compared as numbers.
 _NUMBERS = (

@@ -12,7 +12,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from duckdb_adapter.sources.rows import RowSource
 
-# The variable of a replacement that reads one.
+# The variable by which a replacement query names its reader.
 READER = "reader"
 # Returns the table in SQL that a variable of a replacement is.
 TableOf: TypeAlias = "Callable[[str], str]"

@@ -45,16 +45,16 @@ from lancefs.table.open_version import OpenVersion
 
 COUNT_COLUMN = "__lance_rows"
 _COUNT_FIELD = pa.field(COUNT_COLUMN, pa.null())
-# How many rows the first batches have. DuckDB does not say that it wants only some rows, it just
-# stops to ask; each of its threads may have asked once by then.
+# Rows of the first batches, which are small: DuckDB does not say that it wants only some rows, it
+# just stops asking, and each of its threads may have asked once by then.
 _FIRST_ROWS = (2 * 1024, 8 * 1024)
 # How many rows the batches of a long table have: each batch costs some Python, in which no other
 # thread decodes. A table is long if each of DuckDB's threads gets so many batches at least.
 LONG_ROWS = 256 * 1024
 _MIN_SHARE = 4
-# Rows of a table from which on threads decode the first rows as well, where all are needed.
+# From this number of rows on, threads decode the first rows as well if all rows are needed.
 _MIN_LONG = 1024 * 1024
-# Rows of a small fragment, on average.
+# Largest average rows of small fragments.
 _MAX_SMALL_ROWS = 4 * 1024
 # Rows of a batch without columns: DuckDB allocates a bit for each.
 _MAX_COUNTED = 64 * 1024 * 1024

@@ -12,7 +12,8 @@ from duckdb_adapter.sources.rows import conform_to_schema
 from duckdb_adapter.sources.rows_by_position import RowsByPosition
 from lancefs.lance_dataset import LanceDataset
 
-# Of more rows, or a greater part of all, most pages have some. A store is asked for each row.
+# With larger samples nearly every page has a sampled row, so that all rows are read. A remote store
+# gets a request for each row.
 _MAX_ROWS, _MAX_REMOTE_ROWS = 16 * 1024, 256
 _MAX_SHARE = 1 / 64
 

@@ -36,9 +36,9 @@ from lancefs.table.row_metadata import ROW_OFFSET
 
 # A shorter table is read once, not twice.
 _MIN_ROWS = 2 * BATCH_ROWS
-# Bytes of positions that are kept for a version, and what an order takes beside them.
+# Bytes of positions that are kept for a version, and what each order takes in addition to them.
 _KEPT_BYTES, _FOUND_BYTES = 1024 * 1024, 500
-# Rows at each of some places by which it is told whether the first rows lie together.
+# Rows that are sampled at each of `_PLACES` places, to see whether the first rows lie together.
 _PROBED_ROWS, _PLACES = 16 * 1024, 3
 
 

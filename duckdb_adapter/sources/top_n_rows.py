@@ -24,7 +24,7 @@ from lancefs.datafile.constants import scalar_of
 
 # More rows than these are read as quickly with all others.
 _MAX_ROWS = 16 * 1024
-# Rows by which it is told first what most others come after.
+# Rows that are ordered first, to find a bound that most others come after.
 _HEAD_ROWS = 4096
 
 # The columns that order rows, and the positions of these.

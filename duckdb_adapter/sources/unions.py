@@ -28,10 +28,10 @@ from lancefs.scan.expressions import columns_of, evaluate_filter
 from lancefs.table.dictionary_columns import ENCODED
 from lancefs.threads import Threads, prefetch, submit
 
-# Of more tables it is not asked which columns have dictionaries: each has its data files opened.
+# With more tables, it is not asked which columns have dictionaries: that opens data files of each.
 _MAX_ENCODED = 32
-# Remote tables that are read at once, if each has so few files and bytes that its rows may wait in
-# memory for those of the tables before it.
+# Most remote tables that are read at once; and the most fragments and bytes that each may have,
+# since its rows wait in memory for those of the tables before it.
 _MAX_AHEAD, _SMALL_FRAGMENTS, _SMALL_BYTES = 16, 64, 4 * 1024 * 1024
 
 

@@ -21,8 +21,8 @@ from lancefs.scan.settings import BATCH_ROWS
 
 # A shorter table is read with all its rows.
 _MIN_ROWS = 2 * BATCH_ROWS
-# Rows that are tested first where there is no estimate, and the share of rows that passes at most:
-# DuckDB tests all rows that pass once more.
+# Without an estimate, this many rows are tested first. If more than `_MAX_PASSED` of them pass, the
+# filter is left to DuckDB, which tests all rows that pass once more.
 _PROBED_ROWS = 8 * 1024
 _MAX_PASSED = 1 / 2
 

@@ -17,9 +17,9 @@ from lancefs.datafile.kernels import add_positions, count_sums
 
 MAX_VALUES = 4 * 1024
 MAX_COMBINATIONS = 16 * 1024
-# Bytes of a dictionary, which is kept.
+# Largest dictionary, in bytes, that is kept.
 _MAX_BYTES = 1024 * 1024
-# How far apart whole numbers are at most.
+# Largest span of whole numbers that are counted.
 _MAX_RANGE = 64 * 1024
 _UNKNOWN = -1
 

@@ -35,10 +35,11 @@ from lancefs.table.per_version import PerVersion
 
 # Rows of one value that DuckDB gets at once: as many as its vectors hold, and a part of that.
 _BLOCKS = (2048, 256)
-# The column of the tables of the query that tells how often a row is to come.
+# The column that says how often a row is to be repeated.
 _TICKS = "__lance_ticks"
 _REST = "single rows"
-# Values of a column of strings of which a few rows each are handed over quicker than all rows.
+# Up to this many values of a column of strings, handing over a few rows of each is quicker than
+# handing over all rows.
 _FEW = 1024
 # Rows of a table that are counted although an index may find those that are used.
 _MAX_COUNTED = 16 * 1024 * 1024

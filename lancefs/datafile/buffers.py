@@ -23,15 +23,15 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 Array: TypeAlias = npt.NDArray[Any]
 
 
-# Bytes that one read may expand to, unless its caller says otherwise, and those that each of its
-# columns adds: about the size of a page. Bytes that expand to at most so many times as many are no
-# bomb, and do not count then. A scan cuts its reads, a view cannot.
+# Bytes that one read may expand to unless its caller says otherwise: of a view, which cannot cut
+# its reads, and of a scan, which can; and the bytes that each column adds, about the size of a
+# page. Bytes that expand by at most `_PLAIN_RATIO` are no bomb, and do not count.
 MAX_MEMORY = 512 * 1024 * 1024
 SCAN_MEMORY = MAX_MEMORY // 2
 _COLUMN_MEMORY = 8 * 1024 * 1024
 _PLAIN_RATIO = 32
-# What Arrow takes for each item of the lists that are picked out of others, items of no bytes
-# included: their places.
+# Bytes that Arrow takes for each item when it picks some lists out of others: the positions of the
+# items, even of items without bytes.
 PLACE_BYTES = 4
 
 

@@ -49,7 +49,7 @@ from lancefs.storage import (
 
 NEWEST = (2, 3)
 _IS_2_0 = (0, 3)  # how footers tell the format 2.0
-# Files that are stored alike are read as one if there are so many on average.
+# Files with the same structure are read as one if groups of them have this many on average.
 _MIN_ALIKE = 4
 
 

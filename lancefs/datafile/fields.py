@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lancefs.proto import schema_pb2
 
 T = TypeVar("T")
-# Groups of columns of which something is kept: streams and views read some at a time.
+# Most groups of columns whose descriptions are cached: streams and views read some at a time.
 _MAX_KEPT = 256
 
 # Upper limit of the nesting of fields: deeper than any table, shallow enough for recursion.
@@ -45,7 +45,7 @@ _PRIMARY_KEY = b"lance-schema:unenforced-primary-key"
 _PRIMARY_KEY_POSITION = b"lance-schema:unenforced-primary-key:position"
 _MAX_DIGITS = 10  # of a position, which has 32 bits
 
-# What begins the names of metadata that would be an extension type, but are refused by Arrow.
+# Prefix of the metadata keys of an extension type whose parameters Arrow refuses.
 INVALID = b"lancefs:invalid:"
 # What Arrow, and the extension types of an application, raise over parameters that are invalid.
 # `OSError` over types that nest deeper than Arrow reads.

@@ -32,9 +32,9 @@ _SALTS = np.array(
     np.uint32,
 )
 _BLOCK = 32  # bytes
-# Values of one filter that are looked for, at most; more of them are in nearly every zone.
+# Most values of a condition that are looked up: nearly every zone has one of a longer list.
 _MAX_VALUES = 64
-# Filters that are kept in memory, in bytes at most; larger ones are read so many bytes at a time.
+# Bloom filters of up to `_KEPT_BYTES` stay in memory; larger ones are read in parts.
 _KEPT_BYTES = 32 * 1024 * 1024
 _BYTES_AT_ONCE = 8 * 1024 * 1024
 # Memory of the open file, about, and of a zone.

@@ -33,10 +33,10 @@ _PAGE_ROWS = 4096  # where the file does not say
 # Bytes of the file that are read together, and pages: enough to make the calls cheap.
 _BYTES_AT_ONCE = 8 * 1024 * 1024
 _MAX_PAGES_AT_ONCE = 256
-# Pages that lie so far apart in a local file are read as one span where no kernel finds spans: a
-# read of its own takes as long as reading so many pages.
+# Without a kernel that finds spans, pages of a local file with at most this many pages between them
+# are read as one span: a read of its own costs as much as reading that many pages.
 _GAP = 16
-# Pages of a span, on average, from which on it is quicker to read each span by itself.
+# If spans have this many pages on average, or more, it is quicker to read each span by itself.
 _LONG_SPAN = 16
 # Bytes of single pages that a process keeps: the same rows are often looked up again.
 _RECENT_BYTES = 32 * 1024 * 1024

@@ -23,14 +23,14 @@ from lancefs.table.fragment_reader import FragmentReader
 if TYPE_CHECKING:
     from pyroaring import BitMap
 
-# The kinds of indices that count, those first that do it quicker.
+# The kinds of indices that count rows, the quickest first.
 _KINDS = ("Bitmap", "LabelList", "BTree")
-# Bitmaps that are always counted, and the share of the rows of the table that more of them may be:
-# counting a bitmap takes as long as scanning so many rows.
+# Up to `_FEW_BITMAPS` bitmaps are always counted. More are counted if the table has 1 /
+# `_BITMAPS_SHARE` rows for each: counting a bitmap takes as long as scanning that many rows.
 _FEW_BITMAPS = 64
 _BITMAPS_SHARE = 1 / 4096
-# Rows of BTREE indices that are always read for a filter on several columns, and those that are
-# read in the time in which a row that another index names is tested.
+# Rows of BTREE indices that are always read for a filter on several columns; and the number of them
+# that takes as long to read as one row named by another index takes to test.
 _FEW_TREE_ROWS = 16 * 1024
 _TREE_ROWS_A_ROW = 8
 

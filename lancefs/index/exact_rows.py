@@ -20,7 +20,7 @@ from lancefs.index.predicates import AllOf, ColumnTest, Predicate
 if TYPE_CHECKING:
     from pyroaring import BitMap
 
-# A mask of all rows of a fragment takes as long as a bitmap of so many times fewer of them.
+# A mask of all rows of a fragment takes as long as a bitmap that names one in `_SPARSE` of them.
 _SPARSE = 32
 
 FragmentRows: TypeAlias = "BitMap | Mask"

@@ -25,9 +25,9 @@ from lancefs.storage import TAIL, ByteRange, Bytes, File, read_all, run
 
 # The end of a data file: two version numbers, and the magic.
 _VERSIONS = struct.Struct("<HH4s")
-# Nothing is counted of which there is as much.
+# Numbers in index files are counts and positions below this limit; larger ones are damage.
 _MAX_COUNT = 2**48
-# Bytes of a remote file of which parts are read to count what they name.
+# Largest remote file of which parts are read only to estimate the cost of a look-up.
 _SMALL_BYTES = 4 * 1024 * 1024
 
 

@@ -34,22 +34,22 @@ from lancefs.table.row_metadata import OFFSET_BITS
 
 logger = get_logger(__name__)
 
-# The share of the rows of a table that is read of an index at most, and the share that may pass.
-# The rows of an index are read much quicker than those of a table; more of the latter, or rows that
-# are so scattered that there are more ranges, a scan reads quicker.
+# Limits of a look-up, as shares of the rows of the table: the rows of the index that are read, the
+# rows that pass, and the ranges that these form. Beyond them a scan is quicker, although the rows
+# of an index are read much quicker than those of a table.
 _READ_SHARE = 1 / 3
 _PASSED_SHARE = 1 / 10
 _RANGES_SHARE = 1 / 32
-# Rows of an index that tell whether the others are scattered, at least.
+# Least rows of an index from which it is estimated how scattered the others are.
 _SAMPLED_ROWS = 1024
-# What is looked up however small the table is.
+# Rows and ranges that are looked up however small the table is.
 _SMALL_ROWS = 16 * 1024
 _SMALL_RANGES = 256
 # Rows that a scan decodes and tests in less time than many pages of an index are read.
 _NEAR_ROWS = 64 * 1024
 # Rows that are looked up at most: their numbers, and their ranges, are held in memory.
 MAX_ROWS = 2 * 1024 * 1024
-# Rows that are so few that no other condition needs to be looked up.
+# If one condition leaves at most this many rows, no other condition is looked up.
 _FEW_ROWS = 1024
 
 

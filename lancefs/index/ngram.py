@@ -35,10 +35,10 @@ _LETTERS = {letter: at for at, letter in enumerate("0123456789abcdefghijklmnopqr
 _SPAN = len(_LETTERS) + 1
 _WINDOW = 3
 _NULL = 0  # the token of rows without a text
-# Windows of one text that are looked up, and of one filter, at most.
+# Most windows (of three letters) that are looked up for one text, and for one filter.
 _MAX_WINDOWS = 16
 _MAX_POSTINGS = 256
-# The share of the texts that is taken to hold three letters in a row.
+# The share of the texts that is assumed to hold any given three letters in a row.
 _SHARE = 1 / 64
 # Memory of the open file, about.
 _READER_BYTES = 8 * 1024

@@ -32,7 +32,7 @@ _MAX_TOP, _MAX_FREQUENT = 10, 1000
 _MIN_SHARE = 0.001
 # Bytes of the values that are counted each.
 _MAX_COUNTED = 4 * 1024 * 1024
-# Kinds of values of which different ones are not told apart.
+# Kinds of values whose distinct values are not counted.
 _UNCOUNTED = ("list", "vector", "other")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from lancefs.profile.profiles import ColumnProfile, Spread, TableProfile
 
-# Values whose shares changed most, that are told.
+# Number of values that are named: those whose shares changed most.
 _MAX_VALUES = 10
 _NUMBERS = (int, float, Decimal)
 

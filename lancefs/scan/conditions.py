@@ -55,17 +55,17 @@ from lancefs.table.members import nested, paths_of
 _FALSE = scalar_of(False, pa.bool_())
 # Characters of a filter that an error shows.
 _SHOWN = 100
-# With so many rows or more, the texts of the rows that passed a test are put together before the
-# next test, if these rows are at most such a share.
+# In batches of `_MIN_ROWS` rows or more, a test of texts copies the rows that passed the tests
+# before it, if these are at most the share `_MAX_LEFT`, and tests the copies.
 _MIN_ROWS = 4096
 _MAX_LEFT = 1 / 8
-# Texts of which a kernel, and not Arrow, tells which are among others: it has a call's overhead.
+# Fewer texts than these are looked up in a list by Arrow: a call of the kernel costs more.
 _MIN_AMONG = 256
-# Functions that are true only of texts that hold their pattern.
+# Functions that are true only of texts that contain their pattern.
 _HOLDING = ("match_substring", "starts_with", "ends_with")
-# The letters beyond ASCII that are letters of ASCII in lower case.
+# The letters beyond ASCII whose lower case is a letter of ASCII.
 _LIKE_ASCII = ("\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}", "\N{KELVIN SIGN}")
-# With so many single values of a column joined by OR, or more, they are looked up as a set.
+# From this number on, single values of a column that are joined by OR are looked up as a set.
 _MIN_JOINED = 4
 _FLOATS = (pa.types.is_float32, pa.types.is_float64)
 

@@ -32,7 +32,7 @@ _MIRRORED = {
 }
 AND, OR = ("and_kleene", "and"), ("or_kleene", "or")
 _LOWEST, _HIGHEST = -(2**63), 2**64 - 1
-# Expressions that are kept as analysed, and the bytes of such an expression at most: a read asks
+# Number of analysed expressions that are cached, and bytes of the largest of them: a read asks
 # several times for the names in its filter and for its tree.
 _EXPRESSIONS, _SHORT = 64, 8 * 1024
 # The expression that was pickled last, and its bytes, for which a read asks several times.

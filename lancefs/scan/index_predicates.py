@@ -51,7 +51,7 @@ _OPPOSITE = {
 # Types whose values an IN may give in another width.
 _ALIKE = (pa.types.is_integer, has_byte_keys)
 _NUMBERS = (pa.types.is_integer, pa.types.is_floating)
-# Texts of an IN that are looked for within texts, at most.
+# Longest IN list of texts that is looked up in indices over parts of texts.
 _MAX_TEXTS = 64
 
 

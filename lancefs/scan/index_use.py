@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from lancefs.scan.known_filters import KnownFilter
     from lancefs.table.fragment_reader import FragmentReader
 
-# Rows that indices name and that are tested for others, at most: by a reader of some fragments, and
-# by a planner. It is no tuning of how rows are decoded, as `ScanSettings.few_candidates` is.
+# Most rows named by indices that are tested on behalf of others: for a reader of some fragments,
+# and for a planner. It is no tuning of how rows are decoded, as `ScanSettings.few_candidates` is.
 MAX_TESTED_ROWS = 4096
 
 

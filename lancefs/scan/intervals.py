@@ -25,7 +25,7 @@ from lancefs.scan.expressions import Comparison, Membership
 
 # Enough digits for a decimal of any scale in the units of any other.
 _EXACT = Context(prec=200)
-# Numbers between the least and the greatest one of a set that are looked up in a table.
+# Widest span of a set of numbers that is looked up in a table with an entry for each number.
 _TABLE = 4 * 1024 * 1024
 _TEMPORAL = (pa.types.is_date, pa.types.is_time, pa.types.is_timestamp, pa.types.is_duration)
 

@@ -26,7 +26,7 @@ from lancefs.table.per_version import PerVersion
 if TYPE_CHECKING:
     from lancefs.index.predicates import Predicate
 
-# Bytes of filters that are kept for each version, and what a filter counts beyond its own.
+# Bytes of filters that are kept for each version, and what each counts in addition to its text.
 _BYTES, _MIN_BYTES = 32 * 1024, 256
 
 

@@ -12,7 +12,7 @@ from lancefs.threads import Threads, submit
 # Fragments of a remote table whose files are opened while its indices are read, at most: the last
 # 64 KiB of each data file are read.
 _FRAGMENTS = 8
-# Their files, deletion files among them.
+# Most files of these fragments, deletion files included.
 _FILES = 16
 
 

@@ -18,7 +18,7 @@ Positions: TypeAlias = npt.NDArray[np.integer[Any]]
 # What callers name rows by.
 RowNumbers: TypeAlias = Sequence[int] | Positions | pa.Array
 
-# Bytes of a table whose columns may be parts of what was decoded.
+# Up to these bytes, the columns of a result may be slices of decoded arrays, which they keep alive.
 _SMALL_TABLE = 64 * 1024
 
 

@@ -28,15 +28,16 @@ from lancefs.table.open_version import OpenVersion
 from lancefs.table.per_version import PerVersion
 from lancefs.table.row_metadata import is_row_metadata
 
-# Smaller tables are scanned before an estimate would pay, and of smaller fragments the sample would
-# open too many.
+# Smaller tables are scanned in the time that an estimate takes; with smaller fragments, the sample
+# would open too many of them.
 _MIN_ROWS, _MIN_FRAGMENT_ROWS = 512 * 1024, 64 * 1024
 _RUNS, _RUN_ROWS = 16, 128
-# Bytes of a row, on average: longer values take too long to be read.
+# Largest average bytes of a row: a sample of longer values takes too long to read.
 _LONGEST = 512
-# Bytes of a filter: those with long lists take as long for a sample as for many rows.
+# Longest filter, in bytes: with long lists, a sample takes as long as many rows.
 _LONGEST_FILTER = 8 * 1024
-# Bytes of samples and of estimates that are kept for each version; what one counts beside its own.
+# Bytes of samples and of estimates that are kept for each version, and what each counts in
+# addition to its own bytes.
 _BYTES, _ESTIMATES, _MIN_BYTES = 1024 * 1024, 32 * 1024, 256
 
 

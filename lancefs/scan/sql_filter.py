@@ -37,7 +37,7 @@ from lancefs.scan.sql_tokens import Refused, Token, tokenize
 from lancefs.table.row_metadata import ROW_METADATA
 from lancefs.table.schema import find_column, find_way
 
-# Parentheses, functions and the like inside each other: the parser is recursive.
+# Deepest nesting of parentheses, functions and the like: the parser is recursive.
 _DEEPEST = 100
 # How tightly operators bind; parentheses and functions begin anew with _OR.
 _OR, _AND, _NOT, _IS, _COMPARISON, _RANGE, _SUM, _PRODUCT, _SIGN = range(9)

@@ -27,13 +27,14 @@ from lancefs.scan.sql_literals import (
 from lancefs.scan.sql_tokens import Refused
 from lancefs.table.row_metadata import is_row_metadata
 
-# Operations inside each other. Arrow evaluates them recursively, on the stack of a thread.
+# Deepest nesting of operations: Arrow evaluates them recursively, on the stack of a thread.
 _DEEPEST = 250
-# Operations in total. `x BETWEEN a AND b` evaluates x twice, and x may hold such a condition again.
+# Most operations in total: `x BETWEEN a AND b` evaluates x twice, and x may hold such a condition
+# again.
 _MAX_OPERATIONS = 300_000
 _LONGEST_SHOWN = 40
 _UNITS = ("s", "ms", "us", "ns")
-# Digits of the whole numbers of as many bits.
+# Bits of a type of whole numbers -> the digits that its numbers can have.
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
 _STRING = re.compile("'([^']*)'")
 # The answer to a question about a missing value.

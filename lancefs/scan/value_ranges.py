@@ -45,9 +45,9 @@ ZONE_ROWS = 16 * 1024
 # Bytes of ranges that a process keeps, and what a column of a file takes beside them.
 _BUDGET, _COLUMN_BYTES = 16 * 1024 * 1024, 700
 _WIDEST = 64
-# Items of a dictionary, which are put in order; and of a column of a file, which are kept.
+# Largest dictionary whose items are ordered, and most items that are kept for a column of a file.
 _MAX_ITEMS, _MAX_KEPT_ITEMS = 4096, 1024
-# Rows of texts that are encoded to know their items.
+# Most rows of plain texts that are dictionary-encoded here to know their items.
 _MAX_ENCODED_ROWS = 32 * 1024
 
 _Key: TypeAlias = tuple[Hashable, int]

@@ -10,7 +10,7 @@ import numpy as np
 from lancefs.index.vectors.distances import Floats
 from lancefs.search.row_bits import RowIds
 
-# Rows that are kept before the nearest ones are chosen among them, at least.
+# Least rows that are collected before the nearest of them are chosen.
 _WAITING = 4096
 
 

@@ -11,7 +11,7 @@ from lancefs.datafile.buffers import Ints, Mask
 from lancefs.index.text.scoring import Scores
 from lancefs.search.row_bits import RowIds
 
-# Rows up to which sorting them takes no longer than choosing some of them.
+# Up to this number of rows, sorting all takes no longer than selecting the best.
 _FEW = 256
 
 

@@ -21,8 +21,8 @@ from lancefs.search.best_rows import BestRows, Ranked, nearest_of
 from lancefs.search.row_bits import RowBits
 from lancefs.search.vector_query import DistanceRange
 
-# Rows more than are wanted that are looked for in the table at first, and how many times as many
-# where too few of them are there.
+# At first, this many rows more than wanted are looked up in the table. If too few of them are live,
+# `_MORE` times as many are looked up next.
 _SPARE = 16
 _MORE = 8
 

@@ -21,7 +21,7 @@ from lancefs.index.text.partitions import Documents
 from lancefs.search.row_bits import RowIds
 from lancefs.search.texts import texts_of
 
-# Documents of a token that are looked for in the table, and of those there how many are read.
+# Documents of a token that are looked up in the table, and how many of those found are read.
 _LOOKED_FOR = 64
 _READ = 8
 

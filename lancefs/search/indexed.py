@@ -28,9 +28,9 @@ from lancefs.search.row_bits import RowIds
 from lancefs.search.vector_query import VectorQuery
 from lancefs.table.open_version import OpenVersion
 
-# Rows that a filter leaves that are compared exactly, without the index.
+# If a filter leaves at most this many rows, they are compared exactly, without the index.
 _FEW_ROWS = 4096
-# Rows of which vectors are taken at a time.
+# Rows whose vectors are read at a time.
 _TAKEN_ROWS = 16 * 1024
 
 

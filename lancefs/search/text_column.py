@@ -35,10 +35,10 @@ from lancefs.search.texts import TextDocuments
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.row_metadata import ROW_ID
 
-# Rows more than are wanted that are looked for in the table at first, and how many times as many
-# where too few of them are there.
+# At first, this many rows more than wanted are looked up in the table. If too few of them are live,
+# `_MORE` times as many are looked up next.
 _SPARE = 16
-# How many times as many documents are looked at as are likely to have rows that a filter keeps.
+# With a filter, this many times the documents are looked at that are likely to yield enough rows.
 _SPARED = 2
 _MORE = 8
 

@@ -18,7 +18,7 @@ from lancefs.index.text.scoring import Scores, length_norms
 
 # Rows whose texts become Python objects at a time.
 _ROWS = 4096
-# Tokens of which it is remembered whether they are needed.
+# Most tokens for which it is cached whether the query needs them.
 _MAX_KNOWN = 64 * 1024
 
 

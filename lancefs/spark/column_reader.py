@@ -26,9 +26,9 @@ from lancefs.spark.spark_values import convert
 from lancefs.spark.table_options import Nanoseconds
 from lancefs.table.batch_rows import batch_rows_for
 
-# Rows are read with those between them where at least one in so many is wanted.
+# Rows are read with those between them if at least one in `_SPARSE` is wanted.
 _SPARSE = 4
-# Rows that a scan goes on over, rather than a new one beginning after them.
+# Up to this many unwanted rows, a scan goes on; beyond them, a new scan begins behind them.
 _PASSED_OVER = 4096
 # Bytes of a column in one batch, as many as an array of texts can have.
 _MOST_BYTES = 2**31

@@ -32,23 +32,23 @@ from lancefs.storage.shared_budget import SharedBudget
 
 T = TypeVar("T")
 
-# Bytes of a file that is read as a whole: open, read and close take half the time of open, map,
-# touch, close and unmap, even if a tenth of the file is wanted.
+# Largest file, in bytes, that is read as a whole: open, read and close take half the time of open,
+# map, touch, close and unmap, even if a tenth of the file is wanted.
 SMALL_FILE = 256 * 1024
-# Files of which a process holds bytes, at most; and at most a quarter of the descriptors it may
-# have. The environment variable LANCEFS_OPEN_FILES sets another number.
+# Most files of which a process holds bytes, and no more than a quarter of the descriptors that it
+# may have. The environment variable LANCEFS_OPEN_FILES sets another number.
 MAX_FILES = 1024
 # Bytes of small files, and of mapped files that are in memory, about.
 HELD_BYTES = 256 * 1024 * 1024
 # Bytes around a range of a mapped file that the operating system loads with it, about.
 READ_AROUND = 64 * 1024
-# Blocks of a mapped file of which it is known whether they were loaded, at most.
+# Most blocks of a mapped file for which it is recorded whether they were loaded.
 _MAX_BLOCKS = 4096
 # Sparse ranges that are noted one by one: wide tables have hundreds.
 _MAX_NOTED = 64
 # Ranges of a file that is not mapped and that lie at most this many bytes apart are read as one.
 _GAP = 16 * 1024
-# Nanoseconds after which a write surely gives a file another time, on any filesystem.
+# Nanoseconds after which a write is sure to change the modification time, on any filesystem.
 _SETTLED = 2_500_000_000
 # Alignment of read bytes: an address in memory has the remainder that it has in the file.
 _ALIGNMENT = 64

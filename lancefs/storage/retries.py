@@ -66,7 +66,8 @@ _CONNECTION_ERROR_NAMES = (
 )
 
 _UNREACHABLE_ERRNOS = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH}
-# Errors of client libraries of which the connection cannot be made, by parts of their class names.
+# Errors of client libraries that mean that no connection can be made, by parts of their class
+# names.
 _UNREACHABLE_NAMES = (
     "ClientConnector",
     "ConnectTimeout",

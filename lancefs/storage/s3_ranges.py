@@ -31,11 +31,12 @@ if TYPE_CHECKING:
 
 logger = get_logger(__name__)
 
-# Ranges of one object from which on a URL is signed for them: to sign costs as much as a request.
+# From this number of ranges of an object on, one URL is signed for all: signing costs as much as a
+# request.
 FEWEST = 8
 # Seconds for which a URL is valid. It is used by one batch only.
 _VALID = 900
-# Connections of a client of botocore that is told no number.
+# Default number of connections of a botocore client.
 _CONNECTIONS = 10
 
 # Options of s3fs, of botocore's client and of its configuration that change nothing about a GET of

@@ -12,7 +12,7 @@ from lancefs.table.fragments import Fragment
 # Estimated bytes of a batch.
 _BATCH_BYTES = 8 * 1024 * 1024
 _MIN_ROWS, MAX_ROWS = 64, 64 * 1024
-# How many times larger data are taken to be once they are decoded.
+# Assumed ratio of decoded to stored bytes.
 _EXPANSION = 3
 
 

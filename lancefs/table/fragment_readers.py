@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
     from lancefs.datafile.kernels.manifests import FileColumns
 
-# Fragments whose readers are all kept, with their small files: later reads are quicker. Of more
-# fragments, they would take longer to be kept than the next pass takes to make them.
+# Up to this number of fragments, all readers are kept with their small files, for later reads. With
+# more fragments, keeping them takes longer than the next pass takes to make them anew.
 _FEW_FRAGMENTS = 512
-# Fragments of which scans read small ones without a reader for each.
+# From this number of fragments on, scans read small ones without a reader for each.
 _MIN_JOINED = 16
 
 

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
     from lancefs.datafile.row_sizes import RowSizes
 
-# Most fragments of a run: of small files, which are read as one block, and of others, which are
-# mapped at the same time. And most bytes of the files.
+# Most fragments of a run of small files, which are read into one block; most fragments of another
+# run, whose files are mapped at the same time; and most bytes of the files of a run.
 MAX_FRAGMENTS = 512
 _MAX_MAPPED = 64
 _MAX_BYTES = 32 * 1024 * 1024

@@ -76,7 +76,8 @@ _KIND_OF_FILE = {
     "bloomfilter.lance": "BloomFilter",
     "index.idx": "Vector",
 }
-# The indices of a version cover no more fragments than it has, and so many that it had before.
+# Most fragments that the indices of a version may list: those that it has, and this many that it
+# had before.
 _MAX_FRAGMENTS = 2**20
 _MOST = 2**63 - 1  # that a column of numbers holds
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

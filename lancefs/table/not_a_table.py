@@ -13,7 +13,7 @@ from lancefs.table.versions import VERSIONS, web_hint
 # A path with a version, which `lancefs.open` takes, but for which no filesystem has a directory.
 _VERSIONED = re.compile(r"\.lance@[^/@]+$")
 _FILE_HINT = "; a file of a version is lance://versions/7.arrow::t.lance"
-# What files may be that are taken for tables, by their endings.
+# Endings of files that are mistaken for tables, and what such files are.
 _ARCHIVES = ("zip", "tar")  # which are protocols of fsspec, too
 _FILES = {
     **dict.fromkeys(("arrow", "arrows", "feather", "ipc"), "Arrow"),

@@ -30,8 +30,8 @@ _Result = TypeVar("_Result")
 ROWS_AT_ONCE = 64 * 1024
 # Decoding this many unwanted rows costs about as much as decoding one more range of rows.
 _GAP = 128
-# Numbers are looked up in a table of all those between the least and the greatest one, where these
-# are at most so many times as many.
+# Numbers are looked up in a table with an entry for each number from the least to the greatest, if
+# it has at most this many entries for each of them.
 _MAX_SPAN = 8
 # Parts of a remote version that are read together.
 _REQUESTS = 32

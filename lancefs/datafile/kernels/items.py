@@ -17,7 +17,7 @@ from lancefs.datafile.kernels.segments import gather
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
-# With so few rows, a loop over the rows is faster than NumPy calls for all rows together.
+# Up to this number of rows, a loop over them is faster than NumPy calls for all of them.
 _FEW_ROWS = 64
 
 

@@ -53,7 +53,7 @@ class LeafColumn(IntEnum):
 
 
 _LEVEL_BITS = 16
-# Bytes of a text for which there is room at first, if there are so few that much more is no matter.
+# Up to `_FEW_TEXTS` texts, memory is first allocated for this many bytes of each.
 _LIKELY_TEXT, _FEW_TEXTS = 64, 1024
 
 

@@ -8,7 +8,7 @@ from lancefs.datafile.buffers import Array, Ints, empty
 from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
 from lancefs.errors import CorruptFile
 
-# Far more values than any file has; sums of so many are still an int64.
+# Far more values than any file has; two such numbers still add up to an int64.
 _MAX_VALUES = 1 << 62
 
 

@@ -21,8 +21,8 @@ from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.forks import cached_property
 from lancefs.storage import File, Reads, count_pages, run, together
 
-# Rows that lie close together are read with those between them, where there are many: a range of
-# rows takes as long as some dozen rows, whose memory others would take.
+# From `_FEW_RANGES` ranges on, those with at most `_GAP` rows between them are read as one: a range
+# takes as long as some dozen rows, but unwanted rows take memory.
 _FEW_RANGES, _GAP = 64, 8
 
 if TYPE_CHECKING:

@@ -11,22 +11,23 @@ from collections.abc import Sequence
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.row_ranges import count_rows
 
-# Most rows of a point read, and most of the rows of a column: of more, whole pages are quicker.
+# Most rows of a point read, also as a share of the rows of a column: beyond them, reading whole
+# pages is quicker.
 MAX_ROWS = 4096
 _MAX_SHARE = 1 / 4
-# Rows up to which a column is read by a point read also as a whole.
+# A column of up to this many rows is read by a point read even if all of its rows are wanted.
 _FEW_OF_ALL = 256
-# Most rows, and most items of lists, that are read as one of files of which each has few.
+# Most rows, and most items of lists, that are read as one from files that have few each.
 MAX_JOINT_ROWS = 1024 * 1024
 # Most items of lists that the rows of a point read are likely to have.
 _MAX_ITEMS = 64 * 1024
-# Contiguous rows of so many leaves or more take point reads too, up to so many rows.
+# Contiguous rows of `_MIN_LEAVES` leaves or more are point reads too, up to `_MAX_CONTIGUOUS` rows.
 _MIN_LEAVES, _MAX_CONTIGUOUS = 16, 16 * 1024
-# So do spans of rows that lie apart, such as pages of an index: of a block of packed numbers each
-# at least, and of so many rows on average and in all at most that memory is used again.
+# So are spans of rows that lie apart, such as pages of an index. Each has at least a block of
+# packed numbers; the limits on average and in total let Arrow use memory again.
 _MIN_SPAN, _MAX_SPAN, _MAX_OF_SPANS = 1024, 64 * 1024, 1024 * 1024
-# Contiguous rows of columns of which some are not plain are read by the kernels of plain columns
-# where they are more than these.
+# If some columns are not plain, the kernels of plain columns read the plain ones only from this
+# number of contiguous rows on.
 _FEW_PLAIN = 256
 
 

@@ -18,7 +18,7 @@ from lancefs.datafile.v2_1.point_plans import LeafPlan
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature
 from lancefs.storage import Bytes
 
-# Groups of leaves whose plans are kept as one: streams and views read some columns at a time.
+# Most groups of leaves whose joint plans are cached: streams and views read some columns at a time.
 _MAX_PLANS = 16
 
 

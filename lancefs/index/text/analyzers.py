@@ -19,9 +19,9 @@ from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.index.text.characters import letters, lower
 from lancefs.index.text.folding import fold
 
-# Words of which it is remembered what becomes of them.
+# Most words whose tokens are cached.
 _MAX_KNOWN = 64 * 1024
-# Releases of Snowball before find other stems of some words than Lance does.
+# The first release of snowballstemmer that finds the same stems as Lance for all words.
 _STEMMER = (3, 1)
 _WITHOUT_STEMMER = (
     "the index holds stems of English words, for which snowballstemmer 3.1 is needed; {}: "

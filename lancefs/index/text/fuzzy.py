@@ -7,10 +7,11 @@ looks them up. Whoever wrote the tokens cannot make a walk longer than a bound.
 
 from __future__ import annotations
 
-# Transitions of a token map, and distances, that are looked at for one word.
+# Limit of the work for one word: transitions of a token map, and distances, that are looked at.
 _MAX_WORK = 8_000_000
 
-# Words of fewer characters are found as they are, and with one edit, where none is asked for.
+# Without a given fuzziness, words with fewer characters than these match as they are, and with one
+# edit; longer words match with two.
 _WITHOUT_EDITS = 3
 _WITH_ONE_EDIT = 6
 

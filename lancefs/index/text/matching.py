@@ -15,16 +15,16 @@ from lancefs.index.text.partitions import Documents
 from lancefs.index.text.postings import Numbers32, Postings
 from lancefs.index.text.scoring import SATURATION, Scores, Statistics, length_norms, weights
 
-# Scores of all documents are added in one array where that is no larger than so many postings.
+# Scores are added in one array of all documents if it has at most this many entries a posting.
 _DENSE = 8
 # A sum of bounds is less than a score for certain if it is below this share of it.
 _ROUNDED = 1 - 1e-4
-# Documents of a part, of which the best score is found first.
+# Documents of a part; the best score of each part is found first.
 _PART = 256
 # A slop that is as good as any larger one.
 _MAX_SLOP = 1 << 40
-# How many times as many documents are looked at for a phrase as are needed, and so on where too few
-# of them have it.
+# For a phrase, this many times the wanted number of documents are looked at first; if too few of
+# them have it, this many times as many again.
 _TRIED = 8
 
 _NOTHING = np.empty(0, np.int64), np.empty(0, np.float32)

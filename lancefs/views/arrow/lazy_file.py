@@ -35,7 +35,8 @@ from lancefs.views.view_batches import split
 # Columns that are read together for a sequential reader. Reads of at most this size are cached for
 # other readers.
 GROUP_BYTES = 16 * 1024 * 1024
-# Columns that one thread reads and encodes at a time. Less takes more of Python than threads save.
+# Columns that one thread reads and encodes at a time: smaller tasks cost more Python than they
+# save.
 _TASK_BYTES = 16 * 1024 * 1024
 # Columns of one batch that are read in one round of requests.
 _ROUND_BYTES = 64 * 1024 * 1024
