@@ -75,7 +75,7 @@ def parse_call(numbers: str, statement: str) -> BindCall | None:
     """Read the arguments of `BIND_FUNCTION`; None where a user calls it.
 
     Args:
-        numbers: Those that `BIND_MACRO_BODY` puts together.
+        numbers: The numbers that `BIND_MACRO_BODY` joins.
         statement: The text of the statement.
     """
     match = _NUMBERS.fullmatch(numbers)

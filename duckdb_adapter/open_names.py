@@ -111,7 +111,7 @@ class _Place:
     Attributes:
         store: Its directory.
         ref: The version.
-        storage: How it is reached.
+        storage: How the store is reached.
     """
 
     store: Store

@@ -77,7 +77,7 @@ class _Macro(NamedTuple):
     Attributes:
         kind: Whether it stands for a value or for a table: `MACRO_SCALAR` or `MACRO_TABLE`.
         name: As it is called.
-        body: What it stands for.
+        body: The SQL that it stands for.
         parameters: Their names; all but the first have a default.
         description: What it returns, for `duckdb_functions()`.
         example: A call.

@@ -46,16 +46,16 @@ _thread = _ThreadNumber()
 
 @dataclass(frozen=True, slots=True)
 class ResolvedName:
-    """A name that is ours.
+    """A name in a statement that stands for rows of lancefs.
 
     Attributes:
         name: As it stands in SQL.
-        rows: What it stands for.
+        rows: The rows that it stands for.
         alias: What the table is called in a query that gives it no name, as for other files.
         statement: The whole statement that uses it; empty where that is not known.
         reader: What tells the variable of its rows from others of the same name.
         lake: The folder that it is attached in, where a view of a folder reads it.
-        columns: Those that the name has to have, where it is a view that reads it.
+        columns: The columns that the name has to have, if a view reads it.
         uses: What the statement uses of the rows; None where they are not all of a table's, or the
             statement is not known.
     """

@@ -175,8 +175,8 @@ class _PartitionAccumulator:
 
         Args:
             numbers: The number of the partition of each row.
-            values: By which rows are in order.
-            positions: Those of the rows, int64, shape (rows,).
+            values: The values that order the rows.
+            positions: The positions of the rows, int64, shape (rows,).
         """
         if not (len(numbers) and self._rows):
             return

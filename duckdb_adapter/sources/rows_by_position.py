@@ -42,5 +42,5 @@ class RowsByPosition(Rows):
 
         Args:
             columns: The columns that are read.
-            schema: Those that DuckDB wants, in its order.
+            schema: The columns that DuckDB wants, in its order.
         """

@@ -47,7 +47,8 @@ class _Found(NamedTuple):
 
     Attributes:
         rows: How many rows were looked for.
-        positions: Those of the rows that may be among them, ascending; None where these are many.
+        positions: The positions of the rows that may be among the first, ascending; None for too
+            many.
     """
 
     rows: int

@@ -213,7 +213,7 @@ class TopNAccumulator:
 
         Args:
             keys: The columns that order them, without nulls and NaN.
-            positions: Those of the rows, ascending; those added before come first.
+            positions: The positions of the rows, ascending, and behind those of rows added before.
         """
         head = max(_HEAD_ROWS, self._rows)
         if self.last is None and len(positions) > head:  # of others, a look at a column tells most

@@ -93,7 +93,7 @@ class StringCodes:
     """Positions of the items of dictionaries, in the order in which they were met.
 
     Args:
-        values: Those that are known at first; null is one of them where values may be missing.
+        values: The items that are known at first, with None if values may be missing.
     """
 
     def __init__(self, values: Iterable[str | None] = ()) -> None:

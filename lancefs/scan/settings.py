@@ -62,8 +62,9 @@ class ScanSettings:
             quarter of all columns.
         sparse_share: A filter that keeps a smaller share of rows has only these rows decoded of
             the other columns, unless they are scattered.
-        together_share: So does one that keeps a smaller share than this, if rows pass together.
-        together_rows: How many do then, on average: pages are decoded in chunks of some thousands.
+        together_share: The same share for a filter whose rows pass together, in runs of more than
+            `together_rows` on average.
+        together_rows: See `together_share`; pages are decoded in chunks of some thousand rows.
         by_item_share: Numbers with dictionaries are looked up after a filter that keeps a smaller
             share of rows. The kernel that reads all of them looks them up at once.
         rows_per_range: Decoding a separate range of rows costs about as much as this many rows.

@@ -38,8 +38,8 @@ class VectorQuery:
         lowest: The least distance that counts.
         limit: All distances that count are below it; None for no limit.
         nprobes: Partitions of an index that are looked at; None to leave it to the search.
-        refine_factor: So many times `k` rows are compared exactly; None for the distances that the
-            index tells.
+        refine_factor: How many times `k` rows of an index are compared exactly; None to return the
+            distances of the index.
     """
 
     field: Field
@@ -87,7 +87,7 @@ def vector_query(
         metric: How vectors are compared; None for the metric of the index, or the usual one.
         distance_range: The least distance, and the one that all are below.
         nprobes: Partitions of an index that are looked at.
-        refine_factor: So many times `k` rows are compared exactly.
+        refine_factor: How many times `k` rows of an index are compared exactly.
 
     Raises:
         TypeError: The column holds no vectors, or the query is none.

@@ -40,8 +40,8 @@ def appended(
     Args:
         store: The directory of the table or branch.
         file: The manifest file of the version.
-        manifest: What it says.
-        before: What that of the version before says; None where there is none, or none any more.
+        manifest: Its contents.
+        before: The manifest of the version before; None if there is none, or none any more.
         skip_changes: Whether a version that changes rows appends nothing, rather than being an
             error.
 
@@ -76,7 +76,7 @@ def begins(store: Store, file: VersionFile, manifest: Manifest) -> bool:
     Args:
         store: The directory of the table or branch.
         file: The manifest file of the version.
-        manifest: What it says.
+        manifest: Its contents.
     """
     return file.version == 1 or _operation(store, file, manifest) == _CLONE
 

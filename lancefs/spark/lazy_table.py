@@ -63,7 +63,7 @@ def table(
         url: The directory of the table.
         ref: The version: a number, a tag, `exp:3` or `exp:latest` for a branch, or a time; the
             newest version of the main branch by default.
-        columns: Those that there are, in order; all by default.
+        columns: The columns of the DataFrame, in order; all by default.
         filter: Rows that there are, as for `read`.
         with_row_id: Whether a column `_rowid` comes last.
         rows_per_partition: At most about this many rows a task.

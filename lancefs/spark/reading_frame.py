@@ -46,7 +46,7 @@ def make_reading(reader: LanceReader, packed: bytes) -> Callable[[int], Iterator
     """Return what a worker does: read the rows of a partition, by its number.
 
     Args:
-        reader: What it reads with.
+        reader: The reader of the rows.
         packed: What `pack` returned.
     """
     spans = np.frombuffer(packed, np.int64).reshape(-1, _NUMBERS)

@@ -67,7 +67,7 @@ def read(
     Args:
         spark: The session; the format is registered in it.
         url: The directory of the table.
-        columns: Those to read, in order; all by default.
+        columns: The columns to read, in order; all by default.
         filter: Rows to keep: an Arrow expression, or a condition in SQL as docs/filters.md
             describes it. Tasks evaluate it where they read the rows.
         version: A version number, on `branch` where that is given.

@@ -89,7 +89,7 @@ class ReadOptions:
     """How rows come out of a table.
 
     Attributes:
-        columns: Those to read, in order; None for all.
+        columns: The columns to read, in order; None for all.
         filter: A condition in SQL, or an expression as `filters.serialize` writes it; None for all
             rows.
         with_row_id: Whether a column `_rowid` comes last.
@@ -121,7 +121,8 @@ class StreamOptions:
 
     Attributes:
         starting_version: The first version whose rows come; None for the next one that is written.
-        starting_time: In its place, when this version was committed at the earliest.
+        starting_time: In place of `starting_version`: rows come from the first version on that was
+            committed at this time or later.
         max_versions: At most this many versions a micro-batch; None for all that there are.
         max_rows: At most this many new rows a micro-batch, but at least one version; None for all.
         skip_changes: Whether versions that change or replace rows are passed over.

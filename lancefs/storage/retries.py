@@ -137,7 +137,8 @@ class Attempts:
         """Have the next attempt wait as long as the answer to the last one asks for.
 
         Args:
-            error: Of the last attempt; with the headers of the answer, as aiohttp's have them.
+            error: The error of the last attempt; it may have the headers of the answer, as errors
+                of aiohttp do.
         """
         headers = getattr(error, "headers", None)
         after = headers.get("Retry-After", "") if isinstance(headers, Mapping) else ""

@@ -224,7 +224,7 @@ class Store:
 
         Args:
             call: Makes the request.
-            path: What it is about, below the directory, for messages.
+            path: The path below the directory that the request is about, for messages.
 
         Raises:
             FileNotFoundError: There is no such file. (`NotADirectoryError` passes through as well.)

@@ -23,7 +23,7 @@ def anchor(url: str, text: str) -> str:
 
     Args:
         url: Where it leads, quoted as a URL, not escaped for HTML.
-        text: What it says, as text.
+        text: Its text, not escaped for HTML.
     """
     return f'<a href="{as_html(url)}">{as_html(text)}</a>'
 

@@ -32,7 +32,7 @@ class PlainForm(NamedTuple):
         values: The values, or the ends of strings.
         text: The bytes of strings; None for values of a fixed width.
         adjustment: Number that is added to the end of a string that is null.
-        symbols: By which strings are compressed with FSST; None where they are not.
+        symbols: The symbol table of strings that are compressed with FSST; None for others.
     """
 
     values: _Flat

@@ -41,7 +41,7 @@ class PlainColumns:
         fields: The columns.
         are_plain: Whether each of them is plain. Several may have one id: of a struct, each with
             some of its members.
-        others: Those that are not plain.
+        others: The columns that are not plain.
         leaves: The leaves of plain columns, in the order in which they are read.
         span: Byte range of the file that has all pages of plain columns.
     """

@@ -36,7 +36,7 @@ def publish_delta(complete: Materialized, storage_options: Mapping[str, str] | N
 
     Args:
         complete: What `materialize` returned: Parquet files with the types of Spark.
-        storage_options: For `deltalake`, such as `AWS_ENDPOINT_URL`; those of fsspec are others.
+        storage_options: Options of `deltalake`, such as `AWS_ENDPOINT_URL`, not those of fsspec.
 
     Returns:
         The version of the Delta table.
@@ -66,7 +66,7 @@ def require_delta(format: str, types: str) -> Any:
 
     Args:
         format: The format of the files.
-        types: Those of the table, or of Spark.
+        types: Whose types they have: those of the table, or of Spark.
 
     Raises:
         ImportError: `deltalake` is not installed.

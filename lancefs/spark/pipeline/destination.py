@@ -42,9 +42,9 @@ class Part:
     """A file that was written.
 
     Attributes:
-        path: Below the destination.
-        rows: In it.
-        size: In bytes.
+        path: Its path below the destination.
+        rows: Its number of rows.
+        size: Its size in bytes.
         checksum: The checksum of its bytes, as `output_files.Checksum` makes it.
         modified: When the store says that it was written, in ISO 8601; None if it does not say.
     """
@@ -62,7 +62,7 @@ class Piece:
 
     Attributes:
         fragments: The id of each, and what was in it and how it was written (`Contents.key`).
-        rows: That a reader sees.
+        rows: How many rows a reader sees.
         parts: The files.
     """
 
@@ -110,7 +110,7 @@ class Settings:
     Attributes:
         format: `parquet` or `arrow`.
         partition_by: Columns whose values become directories.
-        columns: Those that are written; None for all.
+        columns: The columns that are written; None for all.
         types: Whether values keep their Arrow types or get those that Spark has.
         target_bytes: About how large files become.
     """

@@ -85,7 +85,7 @@ def materialize(
         ref: The version; the newest by default.
         format: `parquet` or `arrow` (IPC files).
         partition_by: Columns whose values become directories (`city=Graz/`).
-        columns: Those to write; all by default.
+        columns: The columns to write; all by default.
         types: `arrow` keeps the types of the table, `spark` writes those that Spark reads.
         target_file_size: About how large files become, in bytes. Consecutive small fragments are
             written together, and rows of a large one as several files; 1 writes at least a file for
@@ -95,8 +95,8 @@ def materialize(
         check: Whether files that are kept are read, and their checksums compared.
         metrics: A file of this machine to which lines of JSON are appended: one for each task, and
             one for the run.
-        storage_options: For the table's store.
-        destination_options: For the destination's.
+        storage_options: Options of fsspec for the table's store.
+        destination_options: Options of fsspec for the destination's store.
         base_paths: Where the files below base paths of the table are now, by base path.
 
     Returns:

@@ -31,15 +31,15 @@ class OutputProblem:
 
 @dataclass(frozen=True, slots=True)
 class OutputReport:
-    """What was read back, and what is wrong.
+    """What was read back of a materialised version, and what is wrong with it.
 
     Attributes:
-        destination: Where it is.
+        destination: The URL of the materialised version.
         version: The version of the table that was written.
         files: How many files were read.
-        rows: That they have, by the manifest.
-        file_bytes: That they have, by the manifest.
-        seconds: It took.
+        rows: How many rows the files have, by the manifest.
+        file_bytes: How many bytes the files have, by the manifest.
+        seconds: How long it took.
         problems: What is wrong; none where all is well.
     """
 

@@ -31,12 +31,12 @@ class Report:
     Attributes:
         source: The table.
         version: The version.
-        fragments: How many were looked at.
+        fragments: How many fragments were decoded.
         rows: The number of their rows, deleted ones included.
-        deleted: Rows that are deleted.
-        values: That were decoded, in all columns.
+        deleted: How many of these rows are deleted.
+        values: How many values were decoded, in all columns.
         file_bytes: Bytes of the data files.
-        seconds: It took.
+        seconds: How long it took.
         problems: What is wrong; none where all is well.
     """
 
