@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from pathlib import Path
 
 import lance
@@ -48,23 +49,32 @@ def some_rows(number: int) -> pa.Table:
     )
 
 
-@pytest.fixture(params=["2.0", "2.2"])
-def table(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    path = tmp_path / "t.lance"
+@pytest.fixture(scope="module", params=["2.0", "2.2"])
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a table, the same with deletions, and the same with a new column."""
+    folder = tmp_path_factory.mktemp("small")
     for number in range(FRAGMENTS):
         mode = "append" if number else "create"
         options = {"mode": mode, "data_storage_version": request.param}
-        lance.write_dataset(some_rows(number), path, **options)
-    return path
+        lance.write_dataset(some_rows(number), folder / "whole", **options)
+    for name in ("deleted", "evolved"):
+        shutil.copytree(folder / "whole", folder / name)
+    lance.dataset(folder / "deleted").delete("number % 7 = 3")
+    lance.dataset(folder / "evolved").add_columns(pa.schema([pa.field("new", pa.string())]))
+    return folder
+
+
+@pytest.fixture
+def table(written: Path, tmp_path: Path) -> Path:
+    """A copy of the table, with files as new as if they were just written."""
+    return Path(shutil.copytree(written / "whole", tmp_path / "t.lance", copy_function=shutil.copy))
 
 
 @pytest.fixture(params=["whole", "deleted", "evolved"])
-def changed(request: pytest.FixtureRequest, table: Path) -> Path:
-    if request.param == "deleted":
-        lance.dataset(table).delete("number % 7 = 3")
-    if request.param == "evolved":
-        lance.dataset(table).add_columns(pa.schema([pa.field("new", pa.string())]))
-    return table
+def changed(request: pytest.FixtureRequest, written: Path, tmp_path: Path) -> Path:
+    """A copy of one of the tables."""
+    source = written / request.param
+    return Path(shutil.copytree(source, tmp_path / "t.lance", copy_function=shutil.copy))
 
 
 @pytest.fixture(params=["few", "many"], autouse=True)
