@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +44,20 @@ def _table(with_null_structs: bool) -> pa.Table:
     return pa.table({"id": range(ROWS), "st": st})
 
 
-@pytest.fixture(params=FORMATS)
-def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture(scope="module", params=FORMATS)
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The table, in fragments of 1,000 rows, without some deleted ones."""
-    path = str(tmp_path / "t.lance")
+    path = tmp_path_factory.mktemp("members") / "t.lance"
     table = _table(with_null_structs=request.param not in ("0.1", "2.0"))
     lance.write_dataset(table, path, max_rows_per_file=1000, data_storage_version=request.param)
     lance.dataset(path).delete("id % 10 = 9")
     return path
+
+
+@pytest.fixture
+def path(written: Path, tmp_path: Path) -> str:
+    """A copy of it, of whose files nothing is known yet."""
+    return str(shutil.copytree(written, tmp_path / "t.lance", copy_function=shutil.copy))
 
 
 @pytest.fixture
