@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -131,10 +132,10 @@ def nested(data_format: str, rows: int = ROWS) -> pa.Table:
     return pa.table(made)
 
 
-@pytest.fixture(params=FORMATS)
-def table(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture(scope="module", params=FORMATS)
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table of nested columns with deleted rows, and with fragments that lack a column."""
-    data_format, path = request.param, str(tmp_path / "t.lance")
+    data_format, path = request.param, tmp_path_factory.mktemp("lengths") / "t.lance"
     rows = nested(data_format)
     dataset = lance.write_dataset(
         rows, path, data_storage_version=data_format, max_rows_per_file=ROWS // 2
@@ -144,6 +145,12 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         dataset.add_columns({"added": "concat('row ', cast(id as string))"})
         lance.write_dataset(rows.drop_columns(["struct"]).slice(0, 100), path, mode="append")
     return path
+
+
+@pytest.fixture
+def table(written: Path, tmp_path: Path) -> str:
+    """A copy of it, of whose files nothing is known yet."""
+    return str(shutil.copytree(written, tmp_path / "t.lance", copy_function=shutil.copy))
 
 
 @pytest.fixture
