@@ -391,10 +391,7 @@ class BTree:
         if known.null_count or not _is_ascending(known):
             raise self._lookup.damage("the bounds of the pages are not in order")
         keys = sort_keys(known)
-        if not _begins_with_nan(keys):
-            return keys
-        numbers = np.flatnonzero(~np.isnan(keys))
-        return keys[numbers[0] :] if len(numbers) else keys
+        return keys[_leading_nans_with_sign(keys) :]
 
     def _pages_without_minimum(self) -> Ints:
         """Return the pages whose values may lie before all bounds.
@@ -517,6 +514,14 @@ def _have_keys(
     else:
         stored = keys[positions - missing]
     return bool(np.array_equal(stored, expected, equal_nan=expected.dtype.kind == "f"))
+
+
+def _leading_nans_with_sign(keys: SortKeys) -> int:
+    """Return how many of some ordered keys are NaN with a sign, which come before all numbers."""
+    if keys.dtype.kind != "f":
+        return 0
+    others = np.flatnonzero(~(np.isnan(keys) & np.signbit(keys)))
+    return int(others[0]) if len(others) else len(keys)
 
 
 def _begins_with_nan(keys: SortKeys) -> bool:

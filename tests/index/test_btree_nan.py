@@ -37,3 +37,17 @@ def test_an_index_finds_what_a_scan_does(
     for filter in FILTERS:
         expected = dataset.without_indices().to_table(["row"], filter=filter)
         assert dataset.to_table(["row"], filter=filter) == expected, filter
+
+
+@pytest.mark.parametrize("numbers", [[], [-1.0, 2.0], [-1.0, 2.0, np.nan]])
+def test_numbers_are_found_where_every_page_begins_with_nan(
+    tmp_path: Path, numbers: list[float]
+) -> None:
+    x = np.array([np.copysign(np.nan, -1), *numbers])
+    lance.write_dataset(pa.table({"x": x, "row": range(len(x))}), str(tmp_path / "t.lance"))
+    lance.dataset(str(tmp_path / "t.lance")).create_scalar_index("x", "BTREE")
+    dataset = lancefs.open(str(tmp_path / "t.lance"))
+    for filter in FILTERS:
+        expected = dataset.without_indices().to_table(["row"], filter=filter)
+        assert dataset.to_table(["row"], filter=filter) == expected, filter
+        assert dataset.count_rows(filter) == expected.num_rows, filter
