@@ -9,7 +9,7 @@ Format page: indices (`docs/src/format/index/index.md`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +28,7 @@ from lancefs.index.row_sets import (
 )
 from lancefs.printable import get_logger
 from lancefs.table.flags import ReaderFlags
-from lancefs.table.fragments import Fragment
+from lancefs.table.fragments import REPLACED_FIELD, Fragment
 from lancefs.table.indices import Index, IndexFile
 from lancefs.table.manifest import Manifest
 from lancefs.table.open_version import OpenVersion
@@ -273,7 +273,8 @@ class Coverage:
         fragments, became = self._reuse.covered(own)
         rewritten = [number for number in became.tolist() if self._may_be_rewritten(number)]
         covered = np.setdiff1d(np.intersect1d(fragments, self._ids), rewritten)
-        return np.setdiff1d(covered, list(self._overlaid_since(index)))
+        changed = [*self._overlaid_since(index), *self._with_rewritten_lists(index, covered)]
+        return np.setdiff1d(covered, changed)
 
     def _overlaid_since(self, index: Index) -> Iterator[int]:
         """Yield the fragments with values of indexed columns that a segment does not know yet."""
@@ -291,6 +292,24 @@ class Coverage:
                 for overlay in fragment.overlays
             ):
                 yield fragment.id
+
+    def _with_rewritten_lists(self, index: Index, covered: Ints) -> Iterator[int]:
+        """Yield the fragments whose lists may have been rewritten in place since they were indexed.
+
+        From 2.1 on, data files name the items of lists, while an index names the lists. Lance 14
+        looks for the same names, and so leaves such a fragment among those that the index covers.
+        """
+        lists = set(index.field_ids)
+        nodes = [node for field in self._fields for node in field.walk() if node.id in lists]
+        items = {item.id for node in nodes for below in node.children for item in below.walk()}
+        if not items:
+            return
+        for number in covered.tolist():
+            position = self._fragments.positions[number]
+            if self._fragments.may_have_replaced_fields(position) and _is_rewritten(
+                self._fragments[position], lists, items
+            ):
+                yield number
 
     def _may_be_rewritten(self, fragment_id: int) -> bool:
         """Tell whether a column of a fragment may have been rewritten since a compaction.
@@ -400,6 +419,22 @@ class _Limits:
             return None
         order = np.argsort(self._fragments.ids)
         return self._fragments.ids[order], counts[0][order].astype(np.uint64)
+
+
+def _is_rewritten(fragment: Fragment, lists: Set[int], items: Set[int]) -> bool:
+    """Tell whether items of lists may replace others in a fragment.
+
+    Args:
+        fragment: The fragment.
+        lists: The ids of the fields of the lists.
+        items: Those of the fields below.
+    """
+    files = [frozenset(file.fields) for file in fragment.files]
+    replaced = [REPLACED_FIELD in fields for fields in files]
+    return any(
+        items & fields and not lists & fields and any(replaced[:at])
+        for at, fields in enumerate(files)
+    )
 
 
 def is_over_vectors(index: Index) -> bool:

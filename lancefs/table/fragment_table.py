@@ -18,7 +18,7 @@ from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.forks import cached_property
 from lancefs.proto import table_pb2
 from lancefs.table.fragment_messages import ADDRESS_LIMIT, Shared, build_fragment
-from lancefs.table.fragments import Fragment
+from lancefs.table.fragments import REPLACED_FIELD, Fragment
 from lancefs.table.messages import parse_message
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ _KEPT = 4096
 # Rows beyond any limit, for numbers that do not fit into a column.
 _TOO_MANY = 2**62
 _UNKNOWN = -1
+# `REPLACED_FIELD` in a message, behind a tag and a length.
+_REPLACED = table_pb2.DataFile(fields=[REPLACED_FIELD]).SerializeToString()[2:]
 
 
 class Fragments(Sequence[Fragment]):
@@ -151,6 +153,13 @@ class Fragments(Sequence[Fragment]):
     def picked(self, positions: Ints) -> Fragments:
         """Return the fragments at some positions, in their order."""
         return self._part(positions)
+
+    def may_have_replaced_fields(self, position: int) -> bool:
+        """Tell whether a fragment may have data files with fields that later ones replace.
+
+        Its message is searched for such a field, and not decoded.
+        """
+        return _REPLACED in self.message_bytes(position)
 
     def physical_rows(self) -> int | None:
         """Return the number of rows, deleted rows included; None if only data files tell.

@@ -45,6 +45,10 @@ class DeletionFile(NamedTuple):
         return f"{fragment_id}-{self.read_version}-{self.id}.{self.kind}"
 
 
+# Field id of a column of a data file that a later file of the fragment replaces; readers skip it.
+REPLACED_FIELD = -2
+
+
 class DataFile(NamedTuple):
     """A file that holds some columns of a fragment, for all rows of the fragment.
 

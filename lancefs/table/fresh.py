@@ -32,7 +32,7 @@ from lancefs.forks import cached_property
 from lancefs.storage import Store
 from lancefs.table.base_paths import BaseRules, confine
 from lancefs.table.fragment_reader import FragmentReader
-from lancefs.table.fragments import Fragment
+from lancefs.table.fragments import REPLACED_FIELD, Fragment
 from lancefs.table.manifest import Manifest
 from lancefs.table.mem_wal import Generation
 from lancefs.table.open_version import OpenVersion, check_committed
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     import fsspec
 
 _TOMBSTONE = "_tombstone"
-# Field id of a tombstoned column of a data file, which readers skip.
-_TOMBSTONED = -2
 # Rows of the table whose keys are decoded at once, and the number of threads that do it.
 _ROWS_AT_ONCE = 512 * 1024
 _THREADS = 4
@@ -280,7 +278,9 @@ def _read_keys(reader: FragmentReader, key: Sequence[Field], tombstone: Field | 
 def _without(fragment: Fragment, field_id: int) -> Fragment:
     """Return a fragment without a field, whose id the table may have reused."""
     files = [
-        file._replace(fields=tuple(_TOMBSTONED if one == field_id else one for one in file.fields))
+        file._replace(
+            fields=tuple(REPLACED_FIELD if one == field_id else one for one in file.fields)
+        )
         for file in fragment.files
     ]
     return fragment._replace(files=tuple(files))

@@ -270,6 +270,27 @@ def test_values_of_an_overlay_are_found_whether_an_index_knows_them_or_not(
         assert "no index covers" not in check(lancefs.open(path), filter)
 
 
+@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
+def test_lists_that_were_rewritten_in_place_are_found(tmp_path: Path, version: str) -> None:
+    path = tmp_path / "t.lance"
+    create(path, False, version)
+    old = lancefs.open(path).to_table(["id", "tags"], limit=30)
+    new = [["new"]] * len(old)
+    dataset = lance.dataset(path)
+    changed, fields = dataset.get_fragments()[0].update_columns(
+        pa.table({"id": old["id"], "tags": pa.array(new, pa.list_(pa.string()))}),
+        left_on="id",
+        right_on="id",
+    )
+    update = lance.LanceOperation.Update(updated_fragments=[changed], fields_modified=fields)
+    lance.LanceDataset.commit(path, update, read_version=dataset.version)
+    check(lancefs.open(path), "array_has(tags, 'new')")
+    assert lancefs.open(path).count_rows("array_has(tags, 'new')") == len(old)
+    assert "1 fragment that no index covers" in check(lancefs.open(path), "array_has(tags, 't1')")
+    assert "no index covers" not in check(lancefs.open(path), "cat = 'c1'")
+    assert "no index covers" not in check(lancefs.open(path), "array_has(marks, 4)")
+
+
 def test_rows_that_a_deferred_compaction_moved_are_found(tmp_path: Path) -> None:
     path = tmp_path / "t.lance"
     create(path, False, "2.1")
