@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -74,7 +75,7 @@ def rows(first: int, count: int, seed: int) -> pa.Table:
         {
             "id": int(number),
             "small": int(number) % 5,
-            "real": float("nan") if number % 11 == 0 else float(draw.integers(-40, 40)) / 2,
+            "real": _nan(number) if number % 11 == 0 else float(draw.integers(-40, 40)) / 2,
             "cat": f"c{number % 4}",
             "name": f"n{draw.integers(0, 100):03d}é",
             "day": date(2020, 1, 1) + timedelta(days=int(draw.integers(0, 60))),
@@ -99,6 +100,11 @@ def rows(first: int, count: int, seed: int) -> pa.Table:
             if draw.random() < 0.05:
                 row[name] = None
     return pa.Table.from_pylist(values, schema=SCHEMA)
+
+
+def _nan(number: int) -> float:
+    """NaN with a sign, as 0 / 0 is on many processors, or without one."""
+    return math.copysign(math.nan, -1 if number % 2 else 1)
 
 
 def _tags(draw: np.random.Generator, number: int) -> list[str | None]:
@@ -145,6 +151,32 @@ def _merge(path: Path, number: int) -> None:
     merge.execute(rows(50 * (number % 7), 80, number + 50))
 
 
+def _rewrite(path: Path, number: int) -> None:
+    """Give some rows of a fragment other values of one column, in a file of its own."""
+    dataset = lance.dataset(path)
+    fragment = dataset.get_fragments()[number % len(dataset.get_fragments())]
+    name = ["real", "cat", "day", "flag", "level", "key", "text"][number % 7]
+    old = fragment.scanner(columns=["id", name], with_row_id=True).to_table()
+    values = old[name].combine_chunks().take(pa.array(np.arange(len(old))[::-1]))
+    rows = pa.table({"_rowid": old["_rowid"], name: values}).slice(0, len(old) // 2)
+    changed, fields = fragment.update_columns(rows, left_on="_rowid", right_on="_rowid")
+    update = lance.LanceOperation.Update(updated_fragments=[changed], fields_modified=fields)
+    lance.LanceDataset.commit(path, update, read_version=dataset.version)
+
+
+def _restore(path: Path, number: int) -> None:
+    versions = lance.dataset(path).versions()
+    lance.dataset(path, version=versions[number % len(versions)]["version"]).restore()
+
+
+def _index_anew(path: Path, number: int) -> None:
+    """Make an index of another kind over a column, beside the one that it has, or in its place."""
+    name = ["id", "name", "day", "level", "code", "key", "cat"][number % 7]
+    own = {"name": f"{name}_other"} if number % 2 else {}
+    kind = ["BTREE", "BITMAP", "ZONEMAP"][number % 3]
+    lance.dataset(path).create_scalar_index(name, _CONFIGS.get(kind, kind), replace=True, **own)
+
+
 def _compact(path: Path, number: int) -> None:
     lance.dataset(path).optimize.compact_files(target_rows_per_fragment=250)
 
@@ -169,6 +201,9 @@ OPERATIONS: dict[str, Callable[[Path, int], None]] = {
     "update": _update,
     "update key": _update_key,
     "merge": _merge,
+    "rewrite": _rewrite,
+    "restore": _restore,
+    "index anew": _index_anew,
     "compact": _compact,
     "compact deferred": _compact_deferred,
     "optimize": _optimize,
