@@ -17,11 +17,21 @@ _HARMLESS = {"ddbtablename", "versionid", "version", "snapshot"}
 
 # Characters that a URL in a text may have; a quote only where the URL goes on behind it.
 _CHARACTER = r"""(?:[^\s"<>'#]|'(?![\s,;:.)\]}]|$))"""
+# What texts quote may come from a table, and be long: each pattern looks at a character a few
+# times at most. So none begins with a scheme, which could begin at many characters of a word.
+_URL = r"(?<=[\w+.-])://"
 _WEB_LOGIN = re.compile(r"(\bhttps?://)[^/?#\s'\"<>]*@", re.IGNORECASE)
-_PASSWORD = re.compile(r"(\b[A-Za-z][\w+.-]*://[^/?#\s'\"<>:@]*):([^/?#\s'\"<>]*)@")
-_QUERY = re.compile(rf"(\b[A-Za-z][\w+.-]*://{_CHARACTER}*?[?#])({_CHARACTER}+(?:#{_CHARACTER}*)?)")
+_PASSWORD = re.compile(rf"({_URL}[^/?#\s'\"<>:@]*):([^/?#\s'\"<>]*)@")
+# Either an address and its query, or the whole of an address without one.
+_QUERY = re.compile(
+    rf"({_URL}{_CHARACTER}*?[?#])({_CHARACTER}+(?:#{_CHARACTER}*)?)|{_URL}{_CHARACTER}*"
+)
+_SEPARATOR = re.compile("([&;#])")
 # The punctuation of the text behind a URL is no part of its last value.
-_PARAMETER = re.compile(r"([^=&;#]*)=([^&;#]*?)(?=[:,.)\]}]*(?:[&;#]|$))")
+_PUNCTUATION = ":,.)]}"
+# What a login cannot have in it; and passwords that are looked for one by one, at most.
+_NO_LOGIN = re.compile(r"([/?#\s'\"<>])")
+_MAX_PASSWORDS = 100
 
 
 def mask_secrets(text: str) -> str:
@@ -37,8 +47,11 @@ def mask_secrets(text: str) -> str:
     text = _WEB_LOGIN.sub(rf"\1{MASK}@", text)
     passwords = {found[2] for found in _PASSWORD.finditer(text) if found[2]}
     text = _PASSWORD.sub(rf"\1:{MASK}@", text)
-    for password in passwords:
-        text = text.replace(f":{password}@", f":{MASK}@")
+    if len(passwords) > _MAX_PASSWORDS:
+        text = "".join(map(_without_password, _NO_LOGIN.split(text)))
+    else:
+        for password in passwords:
+            text = text.replace(f":{password}@", f":{MASK}@")
     return _QUERY.sub(_masked_query, text)
 
 
@@ -59,13 +72,24 @@ def has_secrets(error: BaseException | None, url: str = "") -> bool:
     return False
 
 
+def _without_password(login: str) -> str:
+    """Return a part of a text, which may be a login, without what may be its password."""
+    name, colon, rest = login.partition(":")
+    _, at, host = rest.rpartition("@")
+    return f"{name}:{MASK}@{host}" if colon and at else login
+
+
 def _masked_query(found: re.Match[str]) -> str:
     address, query = found[1], found[2]
+    if query is None:
+        return found[0]
     if address.endswith("?") and "=" not in query:
-        return address + MASK
-    return address + _PARAMETER.sub(_masked, query)
+        return f"{address}{MASK}"
+    return address + "".join(map(_masked, _SEPARATOR.split(query)))
 
 
-def _masked(parameter: re.Match[str]) -> str:
-    name = parameter[1]
-    return parameter[0] if name.lower() in _HARMLESS else f"{name}={MASK}"
+def _masked(parameter: str) -> str:
+    name, equals, value = parameter.partition("=")
+    if not equals or name.lower() in _HARMLESS:
+        return parameter
+    return f"{name}={MASK}{value[len(value.rstrip(_PUNCTUATION)) :]}"

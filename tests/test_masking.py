@@ -52,6 +52,24 @@ def test_what_is_no_secret_is_shown(text: str) -> None:
     assert mask_secrets(text) == text
 
 
+@pytest.mark.parametrize(
+    "unit", ["a://", "a-", "http://", "x://a:b@", "x://u:", ":", ".", "=.", "'"]
+)
+@pytest.mark.parametrize("start", ["s3://x ", "s3://x?", "s3://x?a="])
+def test_a_long_text_of_a_table_takes_no_longer_than_its_length(start: str, unit: str) -> None:
+    text = start + unit * 30_000 + "x sftp://me:pw@host/t https://h/t?sig=ab"
+    shown = mask_secrets(text)  # not in hours
+    assert "pw" not in shown
+    assert "ab" not in shown
+
+
+def test_any_number_of_passwords_is_masked() -> None:
+    logins = [f"sftp://me:pw{number}@host/{number}" for number in range(20_000)]
+    shown = mask_secrets(" ".join([*logins, "refused: me:pw19999@host, at 12:30"]))
+    masked = [f"sftp://me:***@host/{number}" for number in range(20_000)]
+    assert shown == " ".join([*masked, "refused: me:***@host, at 12:30"])
+
+
 @given(st.text(alphabet="abcXYZ09-_.~%+=/", min_size=6, max_size=40).map("s3cret".__add__))
 def test_no_value_of_a_query_is_left(secret: str) -> None:
     text = f"403, url='https://host/t.lance?X-Amz-Signature={secret}&a={secret}' failed"
