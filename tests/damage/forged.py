@@ -14,7 +14,7 @@ import pyarrow as pa
 from files_v2 import ColumnOf, PageOf, flat, no_nulls, write_file
 from support import rewrite_manifest
 
-from damage.bombs import (
+from damage.forged_pages import (
     ITEM,
     NUMBER,
     TEXT,

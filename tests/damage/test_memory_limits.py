@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 import lancefs
-from damage.bombs import BOMBS, constant_page, write_table
+from damage.bombs import BOMBS
+from damage.forged_pages import constant_page, write_table
 from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows
 from lancefs.datafile.buffers import (
     TooLarge,

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from files_v2 import PageOf
 
-from damage.bombs import (
+from damage.forged_pages import (
     ITEM,
     NUMBER,
     TEXT,
