@@ -8,8 +8,8 @@ Format page: fragment reuse index (`docs/src/format/index/system/frag_reuse.md`)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from collections.abc import Collection, Iterable, Sequence
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from lancefs.datafile.buffers import Ints, reserve
 from lancefs.datafile.row_ranges import is_among
 from lancefs.errors import CorruptFile, UnsupportedFeature
+from lancefs.forks import cached_property
 from lancefs.index.row_sets import Addresses, fragments_of
 from lancefs.proto import table_pb2
 from lancefs.table.indices import Index
@@ -50,6 +51,8 @@ class _Group:
         self._old, self._new = old, new
         self.old_ids = np.unique(np.array([one.fragment_id for one in old], np.int64))
         self.new_ids = np.unique(np.array([one.fragment_id for one in new], np.int64))
+        self.old = [one.fragment_id for one in old]
+        self.new = [one.fragment_id for one in new]
 
     def follow(self, addresses: Addresses) -> tuple[Ints, Addresses]:
         """Return which rows live, and their new addresses; those of other fragments stay.
@@ -114,13 +117,15 @@ class FragmentReuse:
 
     Args:
         indices: All indices of the version.
+        fragments: Ids of the fragments of the version, ascending.
 
     Raises:
         UnsupportedFeature: A compaction is recorded in a way that this release does not read.
         CorruptFile: A record is damaged.
     """
 
-    def __init__(self, indices: Iterable[Index]) -> None:
+    def __init__(self, indices: Iterable[Index], fragments: Ints) -> None:
+        self._fragments = fragments
         self._groups = [
             _group(version.dataset_version, group)
             for index in indices
@@ -152,7 +157,7 @@ class FragmentReuse:
             which = which[kept]
         return which, addresses
 
-    def knows_all_moves(self, version: int, fragments: Ints) -> bool:
+    def knows_all_moves(self, version: int) -> bool:
         """Tell whether the rows of an index can be followed to the fragments of this version.
 
         A compaction that rewrites the indices does not look into this record: it takes the
@@ -161,11 +166,18 @@ class FragmentReuse:
 
         Args:
             version: The version of the table that the index was built from.
-            fragments: Ids of the fragments of this version.
         """
-        left = [group for group in self._groups if group.version >= version]
-        known = np.concatenate([fragments, *(group.old_ids for group in left)])
-        return all(bool(np.isin(group.new_ids, known).all()) for group in left)
+        left = [(group, gone) for group, gone in self._made if group.version >= version]
+        known = set(chain.from_iterable(group.old for group, _ in left))
+        return all(map(known.issuperset, (gone for _, gone in left)))
+
+    @cached_property
+    def _made(self) -> Sequence[tuple[_Group, Sequence[int]]]:
+        """Each compaction, and those of its new fragments that are not in this version any more."""
+        return [
+            (group, group.new_ids[~is_among(group.new_ids, self._fragments)].tolist())
+            for group in self._groups
+        ]
 
     def covered(self, fragments: Ints) -> tuple[Ints, Ints]:
         """Return which fragments hold the rows of some fragments now.
@@ -176,12 +188,17 @@ class FragmentReuse:
         Returns:
             The ids of these fragments and of those that they became, ascending; and the latter.
         """
-        became = np.empty(0, np.int64)
+        # Sets, as there may be thousands of compactions, and of segments.
+        covered, became = set(fragments.tolist()), set[int]()
         for group in self._groups:
-            if len(group.old_ids) and np.isin(group.old_ids, fragments).all():
-                fragments = np.union1d(fragments, group.new_ids)
-                became = np.union1d(became, group.new_ids)
-        return fragments, became
+            if group.old and covered.issuperset(group.old):
+                covered.update(group.new)
+                became.update(group.new)
+        return _ascending(covered), _ascending(became)
+
+
+def _ascending(numbers: Collection[int]) -> Ints:
+    return np.sort(np.fromiter(numbers, np.int64, len(numbers)))
 
 
 def _versions(index: Index) -> Sequence[table_pb2.FragmentReuseIndexDetails.Version]:

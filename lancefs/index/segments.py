@@ -109,7 +109,8 @@ class Coverage:
         self._fragments = version.manifest.fragments
         self._ids = np.sort(self._fragments.ids)
         self._limits = _Limits(version.manifest)
-        self._reuse = FragmentReuse(indices)
+        self._reuse = FragmentReuse(indices, self._ids)
+        self._rewritten: dict[int, bool] = {}  # `_may_be_rewritten`
         self._overlaid = list(_overlaid(version))
         self._fields = version.manifest.fields
 
@@ -265,16 +266,18 @@ class Coverage:
 
     def _covered(self, index: Index) -> Ints:
         """Return the fragments of this version that a segment covers."""
-        if index.fragment_ids is None or not self._reuse.knows_all_moves(
-            index.dataset_version, self._ids
-        ):
+        if index.fragment_ids is None or not self._reuse.knows_all_moves(index.dataset_version):
             return np.empty(0, np.int64)
         own = np.sort(np.fromiter(index.fragment_ids, np.int64, len(index.fragment_ids)))
         fragments, became = self._reuse.covered(own)
+        covered = fragments[is_among(fragments, self._ids)]
         rewritten = [number for number in became.tolist() if self._may_be_rewritten(number)]
-        covered = np.setdiff1d(np.intersect1d(fragments, self._ids), rewritten)
-        changed = [*self._overlaid_since(index), *self._with_rewritten_lists(index, covered)]
-        return np.setdiff1d(covered, changed)
+        changed = [
+            *rewritten,
+            *self._overlaid_since(index),
+            *self._with_rewritten_lists(index, covered),
+        ]
+        return np.setdiff1d(covered, changed) if changed else covered
 
     def _overlaid_since(self, index: Index) -> Iterator[int]:
         """Yield the fragments with values of indexed columns that a segment does not know yet."""
@@ -304,11 +307,9 @@ class Coverage:
         items = {item.id for node in nodes for below in node.children for item in below.walk()}
         if not items:
             return
-        for number in covered.tolist():
-            position = self._fragments.positions[number]
-            if self._fragments.may_have_replaced_fields(position) and _is_rewritten(
-                self._fragments[position], lists, items
-            ):
+        for number in np.intersect1d(covered, self._fragments.with_replaced_fields).tolist():
+            fragment = self._fragments[self._fragments.positions[number]]
+            if _is_rewritten(fragment, lists, items):
                 yield number
 
     def _may_be_rewritten(self, fragment_id: int) -> bool:
@@ -317,8 +318,12 @@ class Coverage:
         The lists of fragments of indices name the fragments before the compaction, so that they
         cannot say that a column was rewritten in place after it: it then has a file of its own.
         """
-        position = self._fragments.positions.get(fragment_id)
-        return position is not None and len(self._fragments[position].files) > 1
+        known = self._rewritten.get(fragment_id)
+        if known is None:
+            position = self._fragments.positions.get(fragment_id)
+            known = position is not None and len(self._fragments[position].files) > 1
+            self._rewritten[fragment_id] = known
+        return known
 
     def _may_overlap(self, name: str, segments: Sequence[IndexSegment]) -> bool:
         """Tell whether segments may cover the fragments that they say they cover.

@@ -154,12 +154,16 @@ class Fragments(Sequence[Fragment]):
         """Return the fragments at some positions, in their order."""
         return self._part(positions)
 
-    def may_have_replaced_fields(self, position: int) -> bool:
-        """Tell whether a fragment may have data files with fields that later ones replace.
+    @cached_property
+    def with_replaced_fields(self) -> Ints:
+        """The ids of fragments that may have data files with fields that later ones replace.
 
-        Its message is searched for such a field, and not decoded.
+        Their messages are searched for such a field, and not decoded.
         """
-        return _REPLACED in self.message_bytes(position)
+        if _REPLACED not in self._data:
+            return self.ids[:0]
+        are_replaced = [_REPLACED in self.message_bytes(position) for position in range(len(self))]
+        return np.sort(self.ids[are_replaced])
 
     def physical_rows(self) -> int | None:
         """Return the number of rows, deleted rows included; None if only data files tell.

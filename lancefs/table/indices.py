@@ -21,12 +21,14 @@ import pyarrow as pa
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 
+from lancefs.datafile.buffers import SCAN_MEMORY, expanding, reserve
 from lancefs.datafile.fields import Field
 from lancefs.errors import CorruptFile, locating
 from lancefs.proto import index_pb2, table_pb2
 from lancefs.storage import File
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.bitmaps import read_bitmap
+from lancefs.table.fragment_table import Fragments
 from lancefs.table.manifest import Manifest, read_section, reading_sections
 from lancefs.table.messages import parse_message, plain, uuid_text
 
@@ -76,6 +78,9 @@ _KIND_OF_FILE = {
     "bloomfilter.lance": "BloomFilter",
     "index.idx": "Vector",
 }
+# What the id of a fragment takes in a set, and in a list and the column of a table.
+_ID_BYTES = 96
+_SHOWN_ID_BYTES = 16
 # Most fragments that the indices of a version may list: those that it has, and this many that it
 # had before.
 _MAX_FRAGMENTS = 2**20
@@ -178,7 +183,7 @@ def read_indices(file: File, manifest: Manifest, files: TableFiles) -> list[Inde
     if manifest.index_section is None:
         return []
     paths = dict(_paths(manifest.fields))
-    with locating(file.url, "indices"):
+    with locating(file.url, "indices"), expanding(files.max_memory, 1, SCAN_MEMORY):
         data = read_section(file, manifest.index_section)
         section = parse_message(table_pb2.IndexSection(), data)
         coverage = _Coverage(manifest, len(section.indices))
@@ -197,20 +202,56 @@ def uncovered_rows(indices: Sequence[Index], manifest: Manifest) -> dict[str, in
         covered fragments or the rows. The format's own indices are left out.
     """
     moves = [move for index in indices for move in _moves(index)]
+    live = _live_rows(manifest.fragments)
     counts: dict[str, int | None] = {}
-    for name in dict.fromkeys(index.name for index in indices if not index.is_system):
+    for name, segments in _by_name(indices).items():
         covered: set[int] = set()
-        coverage = [index.fragment_ids for index in indices if index.name == name]
+        coverage = [segment.fragment_ids for segment in segments]
         for fragment_ids in coverage:
             covered |= fragment_ids or set()
         for sources, destinations in moves:
             if sources and covered >= sources:
                 covered |= destinations
-        rows = [part.num_rows for part in manifest.fragments if part.id not in covered]
-        known_rows = [count for count in rows if count is not None]
-        is_known = None not in coverage and len(known_rows) == len(rows)
-        counts[name] = sum(known_rows) if is_known else None
+        counts[name] = None if None in coverage else live.without(covered)
     return counts
+
+
+class _LiveRows:
+    """The live rows of fragments, which are summed up once for all indices.
+
+    Args:
+        rows: The rows of each fragment by its id; None where the manifest does not record them.
+    """
+
+    def __init__(self, rows: Mapping[int, int | None]) -> None:
+        self._rows = rows
+        self._all = sum(count or 0 for count in rows.values())
+        self._unknown = sum(count is None for count in rows.values())
+
+    def without(self, covered: Collection[int]) -> int | None:
+        """Return the rows of the fragments that are not covered; None if they are not known."""
+        rows = [self._rows[number] for number in covered if number in self._rows]
+        if sum(count is None for count in rows) < self._unknown:
+            return None
+        return self._all - sum(count or 0 for count in rows)
+
+
+def _live_rows(fragments: Fragments) -> _LiveRows:
+    counts = fragments.row_counts
+    if counts is None:
+        return _LiveRows({fragment.id: fragment.num_rows for fragment in fragments})
+    rows, deleted = counts
+    return _LiveRows(dict(zip(fragments.ids.tolist(), (rows - deleted).tolist(), strict=True)))
+
+
+def _by_name(indices: Sequence[Index]) -> dict[str, list[Index]]:
+    """Return the segments of each index, by its name, without the format's own indices."""
+    segments: dict[str, list[Index]] = {}
+    for index in indices:
+        segments.setdefault(index.name, []).append(index)
+    return {
+        name: own for name, own in segments.items() if not all(index.is_system for index in own)
+    }
 
 
 def index_table(indices: Sequence[Index], manifest: Manifest) -> pa.Table:
@@ -288,7 +329,8 @@ class _Coverage:
     """Reads which fragments the indices of a version cover.
 
     A few bytes of a bitmap can name millions of fragments, so their ids and their number are held
-    against what the manifest says.
+    against what the manifest says. All indices may cover all fragments, of which the manifest tells
+    in a few bytes, so that their memory is allowed before.
 
     Args:
         manifest: The manifest of the version.
@@ -300,14 +342,27 @@ class _Coverage:
         ids = [*fragments.ids, manifest.max_fragment_id or 0]
         self._limit = max(ids) + 1
         self._left = _MAX_FRAGMENTS + len(fragments) * indices
+        self._stored = len(fragments.data) // max(indices, 1)  # for each index
+        self._known: dict[bytes, frozenset[int]] = {}  # most indices cover the same fragments
 
     def fragment_ids(self, bitmap: bytes) -> frozenset[int] | None:
-        """Return the ids of the fragments that an index covers; None where it does not say."""
+        """Return the ids of the fragments that an index covers; None where it does not say.
+
+        Raises:
+            CorruptFile: The bitmap is damaged, or names fragments that the table cannot have.
+            MemoryLimitExceeded: The indices together name too many.
+        """
         if not bitmap:
             return None
-        ids = read_bitmap(bitmap, self._limit, self._left)
-        self._left -= len(ids)
-        return frozenset(ids.tolist())
+        stored = len(bitmap) + self._stored
+        known = self._known.get(bitmap)
+        if known is None:
+            ids = read_bitmap(bitmap, self._limit, self._left)
+            reserve(_ID_BYTES * len(ids), stored)
+            known = self._known[bitmap] = frozenset(ids.tolist())
+        self._left -= len(known)
+        reserve(_SHOWN_ID_BYTES * len(known), stored)
+        return known
 
 
 def _details(

@@ -1,4 +1,4 @@
-"""Deletions, row ids and lists of indices that expand to gigabytes."""
+"""Deletions, row ids and lists of indices that expand to gigabytes, or would take for ever."""
 
 from __future__ import annotations
 
@@ -122,3 +122,70 @@ def row_ids_of_all_rows(path: Path) -> None:
         manifest.next_row_id = MANY
 
     rewrite_manifest(path, make_stable)
+
+
+# --- lists of indices ---
+
+
+def with_fragments(manifest: table_pb2.Manifest, count: int) -> None:
+    """Add fragments without files, which a few bytes tell of."""
+    for number in range(1, count):
+        manifest.fragments.add(id=number, physical_rows=10)
+    manifest.max_fragment_id = count
+
+
+def write_indices(path: Path, fragments: int, indices: int, compactions: int = 0) -> None:
+    """Write a table whose indices cover all of its fragments.
+
+    Args:
+        path: The table.
+        fragments: Number of fragments.
+        indices: Number of indices.
+        compactions: Number of compactions that the indices do not know, each of one fragment.
+    """
+    lance.write_dataset(pa.table({"a": np.arange(10)}), str(path)).create_scalar_index("a", "BTREE")
+    details = table_pb2.FragmentReuseIndexDetails()
+    known = details.inline.legacy_versions.add(dataset_version=1000)
+    for number in range(compactions):
+        group = known.groups.add()
+        group.old_fragments.add(id=number % fragments, physical_rows=1)
+        group.new_fragments.add(id=(number + 1) % fragments, physical_rows=1)
+
+    all_fragments = pyroaring.BitMap(range(fragments))
+
+    def cover(section: table_pb2.IndexSection) -> None:
+        for number in range(indices):
+            bitmap = all_fragments.copy()
+            bitmap.discard(number % fragments)
+            bitmap.run_optimize()
+            index = section.indices[0] if not number else section.indices.add()
+            index.CopyFrom(section.indices[0])
+            index.name, index.fragment_bitmap = f"i{number}", bitmap.serialize()
+        if compactions:
+            reuse = section.indices.add(name="reuse", index_version=0)
+            reuse.uuid.uuid = bytes(16)
+            reuse.index_details.Pack(details)
+
+    rewrite_index_section(path, cover)
+    rewrite_manifest(path, lambda manifest: with_fragments(manifest, fragments))
+
+
+@bomb
+def indices_that_all_cover_all_fragments(path: Path) -> None:
+    write_indices(path, fragments=20_000, indices=800)
+
+
+@bomb
+def indices_that_know_none_of_many_compactions(path: Path) -> None:
+    write_indices(path, fragments=1000, indices=200, compactions=500)
+
+
+@bomb
+def a_type_of_a_long_name(path: Path) -> None:
+    """A text that is quoted, and that looks as if it had secrets in it."""
+    write_table(path, NUMBER, [constant_page(10)], 10)
+
+    def name(manifest: table_pb2.Manifest) -> None:
+        manifest.fields[0].logical_type = "a://" * 20_000
+
+    rewrite_manifest(path, name)

@@ -312,7 +312,7 @@ def test_a_compaction_that_names_a_fragment_twice_is_damage(side: str) -> None:
         getattr(group, side).add(id=7, physical_rows=5)
     index: Any = SimpleNamespace(index_version=0, reuse=content)
     with pytest.raises(CorruptFile, match="names a fragment twice"):
-        FragmentReuse([index])
+        FragmentReuse([index], np.empty(0, np.int64))
 
 
 def test_zones_narrow_a_scan_and_name_rows_that_do_not_pass(table: Path) -> None:
