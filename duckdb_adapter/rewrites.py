@@ -18,6 +18,7 @@ from duckdb_adapter.sources.column_values import are_values_cached
 from duckdb_adapter.sources.extremes import extreme_rows
 from duckdb_adapter.sources.groups import group_by_codes
 from duckdb_adapter.sources.join_keys import ranged_keys
+from duckdb_adapter.sources.kept_rows import kept_rows
 from duckdb_adapter.sources.limits import LimitedRows, rows_behind_nulls
 from duckdb_adapter.sources.members import MemberRows
 from duckdb_adapter.sources.replacement import Replacement
@@ -98,6 +99,9 @@ def restrict(
         # What the text proves alone.
         top_n = uses.top_n
         return rows if top_n is None or top_n.calls else TopNRows(rows.dataset, top_n)
+    kept = kept_rows(rows)
+    if kept is not None:
+        return kept
     table = BoundTable(rows, uses, context, is_view)
     for rewrite in (*_REWRITES, _scanned):
         found = _applied(rewrite, table)

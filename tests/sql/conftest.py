@@ -13,6 +13,7 @@ from duckdb_adapter.sources import (
     column_values,
     extremes,
     groups,
+    kept_rows,
     limits,
     top_n,
     unpushed_filters,
@@ -36,6 +37,12 @@ def native(table: Path) -> Iterator[Any]:
     lance = pytest.importorskip("lance")
     with native_rows(with_wide_halves(lance.dataset(str(table)).to_table())) as connection:
         yield connection
+
+
+@pytest.fixture(autouse=True)
+def no_rows_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is done for any table is done for short ones that are named again, too."""
+    monkeypatch.setattr(kept_rows, "MAX_ROWS", 0)
 
 
 @pytest.fixture

@@ -1,0 +1,170 @@
+"""The rows of small tables, which stay decoded for the statements that follow.
+
+To start a scan, to give it filters and to read some pages takes Python a millisecond, in which
+DuckDB tests, joins and groups all rows of a small table. So the columns of one that is named again
+and again are kept as DuckDB takes them, and DuckDB does with them what it does with its own tables:
+no filter is given to a scan, and no rewrite applies. A version never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckdb_adapter.interrupts import reraise_interrupts
+from duckdb_adapter.releases import is_new
+from duckdb_adapter.sources.rows import DuckDBColumns, Rows
+from lancefs.errors import LanceError
+from lancefs.lance_dataset import LanceDataset
+from lancefs.scan.settings import BATCH_ROWS
+from lancefs.storage import SharedBudget
+from lancefs.table.open_version import OpenVersion
+from lancefs.table.per_version import PerVersion
+
+# Rows and fragments of a small table; the bytes of its files, and of the columns that are kept.
+MAX_ROWS, _MAX_FRAGMENTS, _MAX_BYTES = 2 * BATCH_ROWS, 64, 4 * 1024 * 1024
+# How often a version was named before: many are asked one question only.
+_MIN_NAMED = 2
+# Bytes of columns that a process keeps.
+_SHARED = SharedBudget(lambda: 1 << 30, 32 * 1024 * 1024)
+# What an array takes besides its values, about.
+_ARRAY = 512
+
+
+class _Kept:
+    """The columns of a version that are kept.
+
+    Attributes:
+        named: How often the version was named.
+        is_small: Whether its columns are kept.
+        columns: How DuckDB sees the columns; None before it was asked.
+        last_use: See `SharedBudget`.
+    """
+
+    __slots__ = ("__weakref__", "_arrays", "columns", "is_small", "last_use", "named")
+
+    def __init__(self, version: OpenVersion) -> None:
+        self.named = 0
+        self.is_small = _is_small(version)
+        self.columns: DuckDBColumns | None = None
+        self.last_use = 0
+        self._arrays: Mapping[str, pa.Array] = {}
+
+    @property
+    def cost(self) -> int:
+        """Bytes that the columns take."""
+        return sum(array.nbytes + _ARRAY for array in self._arrays.values())
+
+    def let_go(self) -> None:
+        """Keep no column."""
+        self._arrays = {}
+
+    def table(self, rows: KeptRows, names: Sequence[str]) -> pa.Table | None:
+        """Return columns, of which those are read that are not kept.
+
+        Args:
+            rows: Reads them.
+            names: The columns, in the order wanted.
+
+        Returns:
+            None if they are too large to be kept.
+        """
+        arrays = self._arrays  # which other threads replace, and do not change
+        missing = [name for name in names if name not in arrays]
+        if missing:
+            read = _read(rows, missing)
+            if not read:
+                self.is_small = False
+                self.let_go()
+                return None
+            arrays = {**arrays, **read}
+            self._arrays = arrays
+            _SHARED.hold(self)
+        else:
+            _SHARED.use(self)
+        fields = [rows.schema.field(name) for name in names]
+        return pa.Table.from_arrays([arrays[name] for name in names], schema=pa.schema(fields))
+
+
+_KEPT = PerVersion(_Kept)
+
+
+class KeptRows(Rows):
+    """All rows of a small table, which DuckDB tests itself.
+
+    Args:
+        dataset: The table.
+    """
+
+    def __init__(self, dataset: LanceDataset) -> None:
+        super().__init__(dataset, encodes=False)
+        self._kept = _KEPT.of(dataset.opened)
+
+    def _described(self) -> DuckDBColumns:
+        if self._kept.columns is None:
+            self._kept.columns = super()._described()
+        return self._kept.columns
+
+    def can_filter(self, column: str) -> bool:
+        """Whether filters may speak of a column: DuckDB tests all rows."""
+        return not self._is_for_scan and super().can_filter(column)
+
+    @reraise_interrupts
+    def read(
+        self, columns: Sequence[str] | None, terms: Sequence[pc.Expression] = ()
+    ) -> pa.RecordBatchReader:
+        """Read some columns of all rows; see `RowSource.read`."""
+        table = None
+        if self._is_for_scan and not terms and columns != []:
+            table = self._kept.table(self, self.schema.names if columns is None else columns)
+        return super().read(columns, terms) if table is None else table.to_reader()
+
+
+def kept_rows(rows: Rows) -> KeptRows | None:
+    """Return the rows of a table as they are kept; None unless it is small, and named often.
+
+    Args:
+        rows: The rows of the table.
+    """
+    dataset, count = rows.dataset, rows.known_count()
+    if not count or count > MAX_ROWS or not (dataset.is_local and is_new()):
+        return None
+    kept = _KEPT.of(dataset.opened)
+    kept.named += 1
+    is_whole = dataset.schema is dataset.opened.shown_schema
+    return KeptRows(dataset) if kept.named > _MIN_NAMED and kept.is_small and is_whole else None
+
+
+def _is_small(version: OpenVersion) -> bool:
+    """Whether all of a version's columns can be read at once, as the manifest tells.
+
+    Of a table with indices, scans read the rows that these name.
+    """
+    fragments, indices = version.manifest.fragments, version.manifest.index_section
+    if version.is_fresh or indices is not None or len(fragments) > _MAX_FRAGMENTS:
+        return False
+    sizes = [fragment.size for fragment in fragments]
+    known = [size for size in sizes if size is not None]
+    return len(known) == len(sizes) and sum(known) <= _MAX_BYTES
+
+
+def _read(rows: KeptRows, names: Sequence[str]) -> Mapping[str, pa.Array] | None:
+    """Return columns in memory of their own; None if they are large, or cannot be read."""
+    found, size = list[pa.RecordBatch](), 0
+    try:
+        for batch in rows.batches(names, ()):
+            size += batch.nbytes
+            if size > _MAX_BYTES:
+                return None
+            found.append(batch)
+    except LanceError:  # the scan says so
+        return None
+    # The batches may be parts of mapped files. Arrow copies what it joins, also to nothing; into
+    # memory of the system, since a user may set a pool that he drops.
+    found += [batch.slice(0, 0) for batch in found[:1]]
+    pool = pa.system_memory_pool()
+    columns = zip(*(batch.columns for batch in found), strict=True)
+    joined = [pa.concat_arrays(parts, memory_pool=pool) for parts in columns]
+    return dict(zip(names, joined, strict=False))
