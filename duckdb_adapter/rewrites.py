@@ -31,6 +31,10 @@ from lancefs.errors import LanceError
 
 _log = logging.getLogger("duckdb_adapter")
 
+# Columns from which on those that a statement does not name are left out: each takes DuckDB 0.02 ms
+# of every statement, and to parse one takes as long as twenty of them.
+_MANY_COLUMNS = 24
+
 
 class BoundTable(NamedTuple):
     """A table where DuckDB binds its name in a statement.
@@ -76,6 +80,13 @@ class BoundTable(NamedTuple):
         """Whether values may stand for rows, and it is worth while to find them out."""
         return self.is_of_statement and are_values_cached(self.rows)
 
+    def with_used_columns(self, rows: Rows) -> Rows:
+        """Return rows of many columns with those alone that the statement names."""
+        if self.is_view or not self.is_first or len(rows.schema) < _MANY_COLUMNS:
+            return rows
+        query = self.uses.query
+        return rows.with_columns([query.columns[one] for one in query.uses]) if query.uses else rows
+
     def compares_bytes(self) -> bool:
         """Whether DuckDB compares strings by their bytes."""
         return not self.context.settings.collation()
@@ -99,14 +110,14 @@ def restrict(
         # What the text proves alone.
         top_n = uses.top_n
         return rows if top_n is None or top_n.calls else TopNRows(rows.dataset, top_n)
+    table = BoundTable(rows, uses, context, is_view)
     kept = kept_rows(rows)
     if kept is not None:
-        return kept
-    table = BoundTable(rows, uses, context, is_view)
+        return table.with_used_columns(kept)
     for rewrite in (*_REWRITES, _scanned):
         found = _applied(rewrite, table)
         if found is not None:
-            return found
+            return table.with_used_columns(found) if isinstance(found, Rows) else found
     return rows
 
 
@@ -194,6 +205,7 @@ def _scanned(table: BoundTable) -> Replacement:
     elif used != UsedColumns():
         rows = MemberRows(dataset, used)
     # Before DuckDB 2.0, which aggregates below joins, groups by strings are quicker.
+    rows = table.with_used_columns(rows)
     grouped = group_by_codes(rows, table.uses.query) if table.is_first and is_new() else rows
     if grouped is not rows:
         return grouped

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -310,6 +310,16 @@ class Rows(RowSource):
         """Return the rows with columns as expressions in SQL of the same values."""
         other = copy(self)
         other.expressions = expressions
+        return other
+
+    def with_columns(self, names: Collection[str]) -> Self:
+        """Return the rows with some of their columns alone, in the order of the table."""
+        other, known = copy(self), self._known_columns
+        places = sorted(known.schema.get_field_index(name) for name in names)
+        schema = pa.schema([_COUNT_FIELD, *map(known.schema.field, places)])
+        other._known_columns = DuckDBColumns(
+            schema, known.encoded.intersection(names), known.changed.intersection(names)
+        )
         return other
 
     def can_filter(self, column: str) -> bool:
