@@ -317,8 +317,16 @@ class Rows(RowSource):
         other, known = copy(self), self._known_columns
         places = sorted(known.schema.get_field_index(name) for name in names)
         schema = pa.schema([_COUNT_FIELD, *map(known.schema.field, places)])
-        other._known_columns = DuckDBColumns(
-            schema, known.encoded.intersection(names), known.changed.intersection(names)
+        types = {name: kind for name, kind in known.nested_types.items() if name in names}
+        other._known_columns = replace(
+            known,
+            schema=schema,
+            encoded=known.encoded.intersection(names),
+            changed=known.changed.intersection(names),
+            nested=frozenset(
+                path for path in known.nested if path in types or path.partition(".")[0] in types
+            ),
+            nested_types=types,
         )
         return other
 
