@@ -65,6 +65,11 @@ from lancefs.datafile.kernels.tallies import add_positions as add_positions
 from lancefs.datafile.kernels.tallies import count_sums as count_sums
 from lancefs.datafile.kernels.texts import read_texts as read_texts
 from lancefs.datafile.kernels.utf8 import is_utf8 as is_utf8
+from lancefs.datafile.kernels.vectors import compare_codes as compare_codes
+from lancefs.datafile.kernels.vectors import compare_floats as compare_floats
+from lancefs.datafile.kernels.vectors import differing_bits as differing_bits
+from lancefs.datafile.kernels.vectors import multiply_codes as multiply_codes
+from lancefs.datafile.kernels.vectors import widen_halves as widen_halves
 
 if LIBRARY is not None:
     globals().update(TWINS)

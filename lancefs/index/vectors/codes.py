@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
-import numpy.typing as npt
 import pyarrow as pa
 
 from lancefs.datafile.arrays import numbers_of
 from lancefs.errors import CorruptFile
 from lancefs.index.vectors.distances import Floats, Vectors
 
-# What is compared of the vectors of a partition: codes, or the vectors.
-Codes: TypeAlias = npt.NDArray[Any]
+# What is compared of the vectors of a partition: an array of codes, or of the vectors, or several
+# arrays in an object that has their `nbytes`, too.
+Codes: TypeAlias = Any
 # Returns the distances of the vectors of a partition, given its centroid and its codes.
 Compare: TypeAlias = Callable[[Vectors, Codes], Floats]
 

@@ -11,6 +11,13 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
+from lancefs.datafile.kernels import (
+    compare_floats,
+    differing_bits,
+    multiply_codes,
+    widen_halves,
+)
+
 Metric: TypeAlias = Literal["l2", "cosine", "dot", "hamming"]
 Floats: TypeAlias = npt.NDArray[np.float32]
 # A vector a row.
@@ -20,7 +27,6 @@ METRICS: tuple[Metric, ...] = get_args(Metric)
 
 # Bytes of vectors that are compared at a time, so that what is computed stays in a processor cache.
 _BLOCK_BYTES = 512 * 1024
-_BITS_SET = np.array([number.bit_count() for number in range(256)], np.uint8)
 
 
 def metrics_of(dtype: npt.DTypeLike) -> tuple[Metric, ...]:
@@ -47,18 +53,27 @@ def distances(metric: Metric, vectors: Vectors, queries: Vectors) -> Floats:
         A row for each query. A distance that is not defined is NaN: that of a vector with NaN, and
         by cosine that of a vector without length.
     """
-    found = np.empty((len(queries), len(vectors)), np.float32)
+    if metric == "hamming":
+        return differing_bits(vectors, queries)
     work = working_type(vectors.dtype)
-    rows = max(1, _BLOCK_BYTES // max(1, vectors.shape[1] * work.itemsize))
+    queries = queries.astype(work, copy=False)
+    compare = _OF_FLOATS[metric] if work == np.float32 else _OF_DOUBLES[metric]
     with np.errstate(all="ignore"):
+        if vectors.dtype == np.float32:
+            return compare(vectors, queries)
+        found = np.empty((len(queries), len(vectors)), np.float32)
+        rows = max(1, _BLOCK_BYTES // max(1, vectors.shape[1] * work.itemsize))
         for start in range(0, len(vectors), rows):
-            block = vectors[start : start + rows].astype(work, copy=False)
-            _OF_BLOCK[metric](block, queries, found[:, start : start + rows])
+            block = vectors[start : start + rows]
+            whole = block if block.dtype == work else widen_halves(block)
+            found[:, start : start + rows] = compare(whole, queries)
     return found
 
 
 def products(vectors: Vectors, query: Vectors) -> Vectors:
-    """Return the product of each vector, of numbers of any type, with a query."""
+    """Return the product of each vector, of bytes or of numbers of 16 bits, with a query."""
+    if vectors.dtype == np.uint8 and query.dtype == np.float32:
+        return multiply_codes(vectors, query)
     found = np.empty(len(vectors), query.dtype)
     rows = max(1, _BLOCK_BYTES // max(1, vectors.shape[1] * query.itemsize))
     for start in range(0, len(vectors), rows):
@@ -73,33 +88,53 @@ def squared_lengths(vectors: Vectors) -> Vectors:
     return lengths
 
 
-def _l2(block: Vectors, queries: Vectors, found: Floats) -> None:
-    difference = np.empty_like(block)
+def _l2(vectors: Vectors, queries: Vectors) -> Floats:
+    return compare_floats(vectors, queries, is_product=False)
+
+
+def _cosine(vectors: Vectors, queries: Vectors) -> Floats:
+    return _of_products(vectors, queries, compare_floats(vectors, queries, is_product=True))
+
+
+def _dot(vectors: Vectors, queries: Vectors) -> Floats:
+    found: Floats = 1 - compare_floats(vectors, queries, is_product=True)
+    return found
+
+
+def _l2_of_doubles(vectors: Vectors, queries: Vectors) -> Vectors:
+    difference = np.empty_like(vectors)
+    found = np.empty((len(queries), len(vectors)))
     for query, row in zip(queries, found, strict=True):
-        np.subtract(block, query, out=difference)
+        np.subtract(vectors, query, out=difference)
         row[:] = squared_lengths(difference)
+    return found
 
 
-def _cosine(block: Vectors, queries: Vectors, found: Floats) -> None:
-    lengths = np.sqrt(squared_lengths(block))
-    for query, row in zip(queries, found, strict=True):
-        products = np.einsum("ij,j->i", block, query)
-        row[:] = 1 - products / (lengths * np.sqrt(query @ query))
+def _cosine_of_doubles(vectors: Vectors, queries: Vectors) -> Vectors:
+    return _of_products(vectors, queries, np.einsum("ij,kj->ki", vectors, queries))
 
 
-def _dot(block: Vectors, queries: Vectors, found: Floats) -> None:
-    for query, row in zip(queries, found, strict=True):
-        row[:] = 1 - np.einsum("ij,j->i", block, query)
+def _dot_of_doubles(vectors: Vectors, queries: Vectors) -> Vectors:
+    found: Vectors = 1 - np.einsum("ij,kj->ki", vectors, queries)
+    return found
 
 
-def _hamming(block: Vectors, queries: Vectors, found: Floats) -> None:
-    for query, row in zip(queries, found, strict=True):
-        row[:] = _BITS_SET[block ^ query].sum(axis=1, dtype=np.int64)
+def _of_products(vectors: Vectors, queries: Vectors, products: Vectors) -> Vectors:
+    """Return distances by cosine, given the product of each vector with each query."""
+    lengths = np.sqrt(squared_lengths(vectors))
+    own = [np.sqrt(query @ query) for query in queries]
+    for length, row in zip(own, products, strict=True):
+        np.divide(row, lengths * length, out=row)
+    return np.subtract(1, products, out=products)
 
 
-_OF_BLOCK: Mapping[Metric, Callable[[Vectors, Vectors, Floats], None]] = {
+_OF_FLOATS: Mapping[Metric, Callable[[Vectors, Vectors], Floats]] = {
     "l2": _l2,
     "cosine": _cosine,
     "dot": _dot,
-    "hamming": _hamming,
+}
+_OF_DOUBLES: Mapping[Metric, Callable[[Vectors, Vectors], Vectors]] = {
+    "l2": _l2_of_doubles,
+    "cosine": _cosine_of_doubles,
+    "dot": _dot_of_doubles,
 }

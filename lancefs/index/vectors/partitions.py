@@ -42,7 +42,7 @@ class Partition(NamedTuple):
     @property
     def cost(self) -> int:
         """Memory in bytes, about."""
-        return self.numbers.nbytes + self.codes.nbytes
+        return self.numbers.nbytes + int(self.codes.nbytes)
 
 
 class VectorContents(Protocol):

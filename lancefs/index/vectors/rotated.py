@@ -56,8 +56,7 @@ class RotatedCodes:
         extra = "_ex" if self._bits > 1 else ""
         self._factors = (f"__add_factors{extra}", f"__scale_factors{extra}")
         self._extra = ("__blocked_ex_codes",) if self._bits > 1 else ()
-        whole = np.uint8 if self._bits <= 8 else np.uint16
-        self._dtype = np.dtype([("code", whole, dimension), ("add", "f4"), ("scale", "f4")])
+        self._dtype = np.dtype(np.uint8 if self._bits <= 8 else np.uint16)
 
     @property
     def cost(self) -> int:
@@ -72,25 +71,16 @@ class RotatedCodes:
     def codes(self, columns: Sequence[pa.Array]) -> Codes:
         """Return the codes of each vector, with its factors."""
         signs, *extra, added, scales = columns
-        found = np.empty(len(signs), self._dtype)
         width = -(-self._dimension // 8)
         by_row = matrix_of_lists(signs, width)
         if self._is_packed:
             by_row = _unpacked(by_row)
         bits = np.unpackbits(by_row, axis=1, count=self._dimension, bitorder="little")
-        code = found["code"]
-        code[:] = bits
+        code = bits.astype(self._dtype, copy=False)
         if extra:
             rest = _further_bits(extra[0], self._bits - 1, self._dimension)
-            code <<= self._bits - 1
-            code |= rest
-        for name, column in (("add", added), ("scale", scales)):
-            if column.type != pa.float32() or column.null_count:
-                raise CorruptFile(f"factors of type {column.type}; floats were expected")
-            found[name] = numbers_of(column)
-            if not np.isfinite(found[name]).all():
-                raise CorruptFile("a factor is not finite")
-        return found
+            code = (code << self._bits - 1) | rest
+        return _CodesAndFactors(code, _factors(added), _factors(scales))
 
     def comparing(self, query: Vectors) -> Compare:
         """Return what compares a query with codes."""
@@ -99,21 +89,54 @@ class RotatedCodes:
         # Releases before 14 compare what a query is apart from the centroid.
         factor = np.float32(2 / np.sqrt(self._dimension) if self._is_residual else 1)
 
-        def compare(centroid: Vectors, codes: Codes) -> Floats:
+        def compare(centroid: Vectors, codes: _CodesAndFactors) -> Floats:
             rest = query - centroid
             near = np.float32(query @ centroid)
             if not self._is_dot:
-                fixed = codes["add"] + np.float32(squared_lengths(rest[None, :])[0])
+                fixed = codes.add + np.float32(squared_lengths(rest[None, :])[0])
             elif self._is_residual:
-                fixed = codes["add"] - near
+                fixed = codes.add - near
             else:  # what a vector has in the direction of the centroid is in `add`, from 1 on
-                fixed = 1 - near + near * (codes["add"] - 1)
+                fixed = 1 - near + near * (codes.add - 1)
             rotated = self._rotation.rotate(rest) if self._is_residual else whole
-            product = products(codes["code"], rotated) - half * rotated.sum(dtype=np.float32)
-            found: Floats = fixed + codes["scale"] * (factor * product)
+            product = products(codes.code, rotated) - half * rotated.sum(dtype=np.float32)
+            found: Floats = fixed + codes.scale * (factor * product)
             return found
 
         return compare
+
+
+class _CodesAndFactors(NamedTuple):
+    """What is stored of the vectors of a partition.
+
+    Attributes:
+        code: The codes of each vector, a row.
+        add: Its first factor.
+        scale: Its second factor.
+    """
+
+    code: Array
+    add: Floats
+    scale: Floats
+
+    @property
+    def nbytes(self) -> int:
+        """Memory in bytes."""
+        return self.code.nbytes + self.add.nbytes + self.scale.nbytes
+
+
+def _factors(column: pa.Array) -> Floats:
+    """Return a factor of each vector.
+
+    Raises:
+        CorruptFile: They are no numbers.
+    """
+    if column.type != pa.float32() or column.null_count:
+        raise CorruptFile(f"factors of type {column.type}; floats were expected")
+    factors: Floats = numbers_of(column)
+    if not np.isfinite(factors).all():
+        raise CorruptFile("a factor is not finite")
+    return factors
 
 
 def _is_residual(file: IndexReader, metadata: Mapping[str, Any], bits: int, dimension: int) -> bool:

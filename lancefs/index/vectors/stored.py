@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.kernels import sum_codes
+from lancefs.datafile.kernels import compare_codes, sum_codes
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.index.files import IndexReader
 from lancefs.index.vectors.codes import Codes, Compare, StoredVectors, matrix_of_lists
@@ -99,9 +99,9 @@ class ScalarCodes:
             )
         with np.errstate(all="ignore"):
             exact = (query - np.float32(self._lowest)) / np.float32(self._step or 1)
-        code = np.clip(np.nan_to_num(exact), 0, 255).astype(np.uint8).astype(np.float32)[None, :]
+        code = np.clip(np.nan_to_num(exact), 0, 255).astype(np.uint8)
         scale = np.float32(self._step**2)
-        return lambda centroid, codes: distances("l2", codes.astype(np.float32), code)[0] * scale
+        return lambda centroid, codes: compare_codes(codes, code) * scale
 
 
 class ProductCodes:

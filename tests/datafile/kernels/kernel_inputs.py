@@ -38,6 +38,13 @@ from string_inputs import (
     texts_of_zones,
 )
 from text_inputs import rows_of_text_pages
+from vector_inputs import (
+    bits_and_queries,
+    codes_and_codes,
+    codes_and_query,
+    some_halves,
+    vectors_and_queries,
+)
 
 from lancefs.datafile import kernels
 from lancefs.datafile.buffers import dtype_of
@@ -72,6 +79,7 @@ from lancefs.datafile.kernels import (
     strings,
     tallies,
     utf8,
+    vectors,
 )
 from lancefs.datafile.kernels.levels import take_levels
 from lancefs.datafile.kernels.texts import read_texts
@@ -523,5 +531,10 @@ PAIRS = {
     "within": (intervals.within, numbers_and_bounds()),
     "between": (intervals.between, small_numbers_and_bounds()),
     "write_json": (jsonb.write_json, json_values()),
+    "compare_floats": (vectors.compare_floats, vectors_and_queries()),
+    "multiply_codes": (vectors.multiply_codes, codes_and_query()),
+    "compare_codes": (vectors.compare_codes, codes_and_codes()),
+    "differing_bits": (vectors.differing_bits, bits_and_queries()),
+    "widen_halves": (vectors.widen_halves, some_halves()),
     "to_decimal64": (decimals.to_decimal64, segments_of_decimals()),
 }

@@ -1,0 +1,150 @@
+/* Vectors that are compared: differences, products, and bits that differ. */
+#include "kernels.h"
+
+/* Sums that are kept apart, as LANES in vectors.py: what follows each other in a vector need not wait
+ * for each other, and is added by one instruction. */
+#define LANES 16
+
+/* Bytes of vectors that stay in the nearest cache while all queries are compared with them. */
+#define NEAR (16 * 1024)
+
+/* Numbers whose squared differences are no more than 32 bits together. */
+#define SHORT 32768
+
+/* Add the lanes: the upper half to the lower one, until one is left. */
+static inline float total(float *lanes) {
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int lane = 0; lane < half; lane++)
+            lanes[lane] += lanes[lane + half];
+    return lanes[0];
+}
+
+/* Define what compares a vector with a query; `TERM` is a number of their sum, of `left` and
+ * `right`. Each lane is added in the order of the numbers, as NumPy does. */
+#define DEFINE_COMPARE(NAME, NUMBER, TERM)                                                         \
+    static float NAME(const NUMBER *vector, const float *query, int64_t dimension) {               \
+        float lanes[LANES] = {0};                                                                  \
+        int64_t at = 0;                                                                            \
+        for (; at + LANES <= dimension; at += LANES)                                               \
+            for (int lane = 0; lane < LANES; lane++) {                                             \
+                const float left = (float)vector[at + lane], right = query[at + lane];             \
+                const float term = TERM;                                                           \
+                lanes[lane] += term;                                                               \
+            }                                                                                      \
+        for (int lane = 0; at + lane < dimension; lane++) {                                        \
+            const float left = (float)vector[at + lane], right = query[at + lane];                 \
+            const float term = TERM;                                                               \
+            lanes[lane] += term;                                                                   \
+        }                                                                                          \
+        return total(lanes);                                                                       \
+    }
+
+DEFINE_COMPARE(squared_distance, float, (left - right) * (left - right))
+DEFINE_COMPARE(product, float, left *right)
+DEFINE_COMPARE(product_of_codes, uint8_t, left *right)
+
+/* Return how many vectors are compared with all queries at a time. */
+static int64_t vectors_near(int64_t bytes) {
+    return bytes < NEAR ? NEAR / (bytes ? bytes : 1) : 1;
+}
+
+/* Write for each of `count` queries its products with `rows` vectors, or its squared distances. */
+KERNEL(compare_floats, const float *vectors, int64_t rows, int64_t dimension, const float *queries,
+       int64_t count, int64_t is_product, float *found) {
+    const int64_t step = vectors_near(dimension * (int64_t)sizeof(float));
+    for (int64_t start = 0; start < rows; start += step) {
+        const int64_t end = rows - start < step ? rows : start + step;
+        for (int64_t number = 0; number < count; number++) {
+            const float *const query = queries + number * dimension;
+            float *const own = found + number * rows;
+            if (is_product)
+                for (int64_t row = start; row < end; row++)
+                    own[row] = product(vectors + row * dimension, query, dimension);
+            else
+                for (int64_t row = start; row < end; row++)
+                    own[row] = squared_distance(vectors + row * dimension, query, dimension);
+        }
+    }
+    return 0;
+}
+
+/* Write the product of a query with each of `rows` vectors of bytes. */
+KERNEL(multiply_codes, const uint8_t *codes, int64_t rows, int64_t dimension, const float *query,
+       float *found) {
+    for (int64_t row = 0; row < rows; row++)
+        found[row] = product_of_codes(codes + row * dimension, query, dimension);
+    return 0;
+}
+
+/* Write the squared distance of a query of bytes to each of `rows` vectors of bytes. */
+KERNEL(compare_codes, const uint8_t *codes, int64_t rows, int64_t dimension, const uint8_t *query,
+       float *found) {
+    for (int64_t row = 0; row < rows; row++) {
+        const uint8_t *const code = codes + row * dimension;
+        uint64_t sum = 0;
+        for (int64_t start = 0; start < dimension; start += SHORT) {
+            const int64_t end = dimension - start < SHORT ? dimension : start + SHORT;
+            int32_t part = 0;
+            for (int64_t at = start; at < end; at++) {
+                const int16_t difference = (int16_t)(code[at] - query[at]);
+                part += (int32_t)difference * difference;
+            }
+            sum += (uint32_t)part;
+        }
+        found[row] = (float)sum;
+    }
+    return 0;
+}
+
+/* Return how many bits of 8 bytes are set. */
+static inline uint64_t bits_set(uint64_t word) {
+    word -= (word >> 1) & 0x5555555555555555u;
+    word = (word & 0x3333333333333333u) + ((word >> 2) & 0x3333333333333333u);
+    word = (word + (word >> 4)) & 0x0f0f0f0f0f0f0f0fu;
+    return (word * 0x0101010101010101u) >> 56;
+}
+
+/* Write for each of `count` queries how many bits of each of `rows` vectors differ from it. */
+KERNEL(differing_bits, const uint8_t *vectors, int64_t rows, int64_t dimension,
+       const uint8_t *queries, int64_t count, float *found) {
+    const int64_t step = vectors_near(dimension);
+    for (int64_t start = 0; start < rows; start += step) {
+        const int64_t end = rows - start < step ? rows : start + step;
+        for (int64_t number = 0; number < count; number++) {
+            const uint8_t *const query = queries + number * dimension;
+            for (int64_t row = start; row < end; row++) {
+                const uint8_t *const vector = vectors + row * dimension;
+                uint64_t sum = 0;
+                int64_t at = 0;
+                for (; at + 8 <= dimension; at += 8)
+                    sum += bits_set(load(vector + at, 8) ^ load(query + at, 8));
+                for (; at < dimension; at++)
+                    sum += bits_set((uint64_t)(vector[at] ^ query[at]));
+                found[number * rows + row] = (float)sum;
+            }
+        }
+    }
+    return 0;
+}
+
+/* Write numbers of 16 bits as numbers of 32: the exponent is moved, and multiplied by what it is
+ * less there, which also makes whole numbers of those without a leading bit. */
+KERNEL(widen_halves, const uint16_t *halves, int64_t count, float *found) {
+    const uint32_t scale_bits = (uint32_t)(127 + 127 - 15) << 23;
+    float scale;
+    memcpy(&scale, &scale_bits, 4);
+    for (int64_t at = 0; at < count; at++) {
+        const uint32_t half = halves[at];
+        const uint32_t bits = (half & 0x7fff) << 13;
+        float value;
+        memcpy(&value, &bits, 4);
+        value *= scale;
+        uint32_t widened;
+        memcpy(&widened, &value, 4);
+        /* Of infinity and NaN the exponent is the highest. */
+        const uint32_t is_high = (half & 0x7c00) == 0x7c00 ? 0x7f800000u : 0;
+        widened |= is_high | (half & 0x8000) << 16;
+        memcpy(found + at, &widened, 4);
+    }
+    return 0;
+}

@@ -1,0 +1,169 @@
+"""Vectors that are compared: differences, products, and bits that differ.
+
+Sums of floats depend on their order. Here 16 sums are kept apart, of which each takes every 16th
+number of a vector, and are added by halves in the end: an order that instructions for several
+numbers follow, too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lancefs.datafile.buffers import Array, empty
+from lancefs.datafile.kernels.calls import c_function, twin_of
+
+_LANES = 16  # as LANES in vectors.c
+_BITS_SET = np.array([number.bit_count() for number in range(256)], np.uint8)
+# Bytes that are counted at a time, each of which takes several more for a while.
+_AT_ONCE = 256 * 1024
+
+
+def compare_floats(vectors: Array, queries: Array, is_product: bool) -> Array:
+    """Compare vectors with queries.
+
+    Args:
+        vectors: A vector a row (float32).
+        queries: A query a row (float32).
+        is_product: Whether products are wanted, in place of squares of distances.
+
+    Returns:
+        What is wanted of each vector (float32), in a row for each query.
+    """
+    found = np.empty((len(queries), len(vectors)), np.float32)
+    for query, row in zip(queries, found, strict=True):
+        row[:] = _sums(vectors, query, is_product)
+    return found
+
+
+def multiply_codes(codes: Array, query: Array) -> Array:
+    """Multiply vectors of bytes with a query.
+
+    Args:
+        codes: A vector a row (uint8).
+        query: The query (float32).
+
+    Returns:
+        The product of each vector with the query (float32).
+    """
+    return _sums(codes, query, is_product=True)
+
+
+def _sums(vectors: Array, query: Array, is_product: bool) -> Array:
+    lanes = np.zeros((len(vectors), _LANES), np.float32)
+    with np.errstate(all="ignore"):
+        for start in range(0, vectors.shape[1], _LANES):
+            part = vectors[:, start : start + _LANES].astype(np.float32)
+            own = query[start : start + _LANES]
+            terms = part * own if is_product else np.square(part - own)
+            lanes[:, : terms.shape[1]] += terms
+        while lanes.shape[1] > 1:
+            half = lanes.shape[1] // 2
+            lanes = lanes[:, :half] + lanes[:, half:]
+    sums: Array = lanes[:, 0]
+    return sums
+
+
+_c_compare_floats = c_function("compare_floats", "floats number number floats number number out")
+
+
+@twin_of(compare_floats)
+def _compiled_compare_floats(vectors: Array, queries: Array, is_product: bool) -> Array:
+    (rows, dimension), count = vectors.shape, len(queries)
+    assert queries.shape == (count, dimension)
+    assert vectors.dtype == queries.dtype == np.float32
+    found = empty(count * rows, np.float32)
+    _c_compare_floats(vectors, rows, dimension, queries, count, int(is_product), found)
+    return found.reshape(count, rows)
+
+
+_c_multiply_codes = c_function("multiply_codes", "bytes number number floats out")
+
+
+@twin_of(multiply_codes)
+def _compiled_multiply_codes(codes: Array, query: Array) -> Array:
+    rows, dimension = codes.shape
+    assert codes.dtype == np.uint8
+    assert query.dtype == np.float32
+    assert query.shape == (dimension,)
+    found = empty(rows, np.float32)
+    _c_multiply_codes(codes, rows, dimension, query, found)
+    return found
+
+
+def compare_codes(codes: Array, query: Array) -> Array:
+    """Return the square of the distance of each vector of bytes to a query.
+
+    Args:
+        codes: A vector a row (uint8).
+        query: The query (uint8).
+
+    Returns:
+        The squares, which are whole numbers, as float32.
+    """
+    found = np.empty(len(codes), np.float32)
+    step = max(1, _AT_ONCE // max(1, codes.shape[1]))
+    for start in range(0, len(codes), step):
+        part = codes[start : start + step].astype(np.int64) - query
+        found[start : start + step] = np.square(part).sum(axis=1)
+    return found
+
+
+_c_compare_codes = c_function("compare_codes", "bytes number number bytes out")
+
+
+@twin_of(compare_codes)
+def _compiled_compare_codes(codes: Array, query: Array) -> Array:
+    rows, dimension = codes.shape
+    assert codes.dtype == query.dtype == np.uint8
+    assert query.shape == (dimension,)
+    found = empty(rows, np.float32)
+    _c_compare_codes(codes, rows, dimension, query, found)
+    return found
+
+
+def differing_bits(vectors: Array, queries: Array) -> Array:
+    """Count the bits in which vectors differ from queries.
+
+    Args:
+        vectors: A vector a row (uint8).
+        queries: A query a row (uint8).
+
+    Returns:
+        The number of bits for each vector (float32), in a row for each query.
+    """
+    found = np.empty((len(queries), len(vectors)), np.float32)
+    step = max(1, _AT_ONCE // max(1, vectors.shape[1]))
+    for start in range(0, len(vectors), step):
+        part = vectors[start : start + step]
+        for query, row in zip(queries, found, strict=True):
+            row[start : start + step] = _BITS_SET[part ^ query].sum(axis=1, dtype=np.int64)
+    return found
+
+
+_c_differing_bits = c_function("differing_bits", "bytes number number bytes number out")
+
+
+@twin_of(differing_bits)
+def _compiled_differing_bits(vectors: Array, queries: Array) -> Array:
+    (rows, dimension), count = vectors.shape, len(queries)
+    assert queries.shape == (count, dimension)
+    assert vectors.dtype == queries.dtype == np.uint8
+    found = empty(count * rows, np.float32)
+    _c_differing_bits(vectors, rows, dimension, queries, count, found)
+    return found.reshape(count, rows)
+
+
+def widen_halves(halves: Array) -> Array:
+    """Return numbers of 16 bits (float16), contiguous ones, as numbers of 32 (float32)."""
+    return halves.astype(np.float32)
+
+
+_c_widen_halves = c_function("widen_halves", "levels number out")
+
+
+@twin_of(widen_halves)
+def _compiled_widen_halves(halves: Array) -> Array:
+    assert halves.dtype == np.float16
+    found = empty(halves.size, np.float32)
+    _c_widen_halves(np.ascontiguousarray(halves).view(np.uint16), halves.size, found)
+    return found.reshape(halves.shape)
