@@ -113,8 +113,10 @@ def in_all(parts: Sequence[Scored]) -> Scored:
 
 def scores_in(found: Scored, row_ids: RowIds) -> Scores:
     """Return the scores that rows have in another set; NaN for those that are not there."""
-    order = np.argsort(found.row_ids)
-    ordered, scores = found.row_ids[order], found.scores[order]
+    ordered, scores = found
+    if not (ordered[1:] > ordered[:-1]).all():
+        order = np.argsort(ordered)
+        ordered, scores = ordered[order], scores[order]
     result = np.full(len(row_ids), np.nan, np.float32)
     if len(ordered):
         at = np.minimum(np.searchsorted(ordered, row_ids), len(ordered) - 1)

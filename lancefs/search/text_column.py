@@ -16,6 +16,7 @@ import pyarrow as pa
 from lancefs.datafile.buffers import Mask
 from lancefs.datafile.fields import Field
 from lancefs.errors import LanceError, UnsupportedFeature
+from lancefs.index.row_sets import is_among
 from lancefs.index.segments import ColumnIndex, IndexSegment
 from lancefs.index.text.analyzers import PLAIN, Analyzer, AnalyzerParams
 from lancefs.index.text.fuzzy import FuzzyWord, automatic_distance
@@ -260,12 +261,14 @@ class TextColumn:
         there = [number for number in self._fragments if number in set(covered)]
         return self._rows.allowed(there) if there else RowBits()
 
-    def find(self, query: LeafQuery, k: int | None) -> Scored:
+    def find(self, query: LeafQuery, k: int | None, among: RowIds | None = None) -> Scored:
         """Return the rows that a query finds.
 
         Args:
             query: One of the queries that were given.
             k: How many of the best ones are needed; None for all.
+            among: Row ids, ascending, beside which no rows are needed, though some may come out;
+                None for all rows. All of these are needed, whatever `k` is.
 
         Raises:
             BrokenSegment: A segment turned out to be damaged.
@@ -273,35 +276,45 @@ class TextColumn:
         parts = []
         for source in self._sources:
             try:
-                parts.append(self._find_in(source, query, k))
+                parts.append(self._find_in(source, query, None if among is not None else k, among))
             except LanceError as error:
                 raise _broken(source, error) from error
         found = joined(parts) if parts else joined([])
-        if isinstance(query, MatchQuery) and query.boost != 1:
-            found = Scored(found.row_ids, found.scores * np.float32(query.boost))
-        return found
+        if not isinstance(query, MatchQuery) or query.boost == 1:
+            return found
+        boost = np.float32(query.boost)
+        if among is None and k is not None and _may_tie(parts, boost, k):
+            return self.find(query, None)
+        return Scored(found.row_ids, found.scores * boost)
 
-    def _find_in(self, source: _Source, query: LeafQuery, k: int | None) -> Scored:
+    def _find_in(
+        self, source: _Source, query: LeafQuery, k: int | None, among: RowIds | None
+    ) -> Scored:
         """Return the rows of a source that a query finds, at least the best `k` of them.
 
         The best documents are looked for first; more of them where their rows are gone.
         """
         count = sum(one.count for one in source.documents)
-        is_pruned = isinstance(query, PhraseQuery) or query.boost == 1
-        most = k + _SPARE if k is not None and is_pruned and source.segment is not None else None
+        most = k + _SPARE if k is not None and source.segment is not None else None
         if most is not None and self._allowed is not None:
             most *= _SPARED * count // max(self._allowed.num_rows, 1) + 1
         while True:
             if most is not None and most >= count:
                 most = None
-            found = self._live(source, self._matches(source, query, most), k)
+            found = self._live(source, self._matches(source, query, most, among), k)
             if most is None or (k is not None and len(found.row_ids) >= k):
                 return found
             most *= _MORE
 
-    def _matches(self, source: _Source, query: LeafQuery, most: int | None) -> Scored:
+    def _matches(
+        self, source: _Source, query: LeafQuery, most: int | None, among: RowIds | None
+    ) -> Scored:
         """Return what a query finds by its row numbers, at least the best `most`."""
-        found = joined([self._match(source, one, query, most) for one in source.documents])
+        if among is None or not self._names_row_ids(source):
+            parts = [self._match(source, one, query, most) for one in source.documents]
+        else:
+            parts = [self._match_among(source, one, query, among) for one in source.documents]
+        found = joined(parts)
         if source.is_indexed and self._allowed is not None:
             found = found.only(self._are_allowed(source, found))
         return found
@@ -322,6 +335,22 @@ class TextColumn:
             numbers, scores = match(documents, words, statistics, most)
         return Scored(documents.row_numbers[numbers], scores)
 
+    def _match_among(
+        self, source: _Source, documents: Documents, query: LeafQuery, among: RowIds
+    ) -> Scored:
+        """Return what `_match` does, for some rows; the row numbers of the source are row ids."""
+        numbers = documents.row_numbers
+        is_ordered = bool((numbers[1:] > numbers[:-1]).all())
+        is_any = isinstance(query, MatchQuery) and not query.needs_all and not query.is_fuzzy
+        if not (is_any and is_ordered and len(numbers) < 1 << 32):
+            found = self._match(source, documents, query, None)
+            return found.only(is_among(found.row_ids, among))
+        at = numbers.searchsorted(among[is_among(among, numbers)]).astype(np.uint32)
+        words = [token.text for token in self._tokens[query]]
+        statistics = self._statistics[0 if source.is_indexed else 1]
+        which, scores = match_any(documents, words, statistics, None, at)
+        return Scored(numbers[which], scores)
+
     def _match_fuzzy(
         self, source: _Source, documents: Documents, query: LeafQuery, most: int | None
     ) -> Scored:
@@ -339,6 +368,12 @@ class TextColumn:
             tokens = [token for group in groups for token in group]
             numbers, scores = match_any(documents, tokens, statistics, most)
         return Scored(documents.row_numbers[numbers], scores)
+
+    def _names_row_ids(self, source: _Source) -> bool:
+        """Tell whether the row numbers of a source are row ids."""
+        if source.segment is None or self._indices is None:
+            return True
+        return self._indices.coverage.has_row_ids(source.segment)
 
     def _live(self, source: _Source, found: Scored, k: int | None) -> Scored:
         """Return the rows that are there, at least the best `k` of them; None for all."""
@@ -379,6 +414,23 @@ class TextColumn:
         for number, what in ((lost, "whose index is not used"), (rest, "that no index covers")):
             if number:
                 self.notes.append(f"texts of {plural(number, 'fragment')} {what} were read")
+
+
+def _may_tie(parts: Sequence[Scored], boost: np.float32, k: int) -> bool:
+    """Tell whether a row that was left out may be as good as the best `k`, once scores are boosted.
+
+    Args:
+        parts: The best rows of several sources; those that are left out have lower scores, or the
+            same as the last one and higher row ids.
+        boost: What scores are multiplied with.
+        k: How many of all rows are wanted.
+    """
+    scores = joined(parts).scores if parts else np.empty(0, np.float32)
+    if len(scores) < k:
+        return False
+    limit = np.partition(scores, len(scores) - k)[len(scores) - k] * boost
+    lowest = [one.scores.min() for one in parts if len(one.scores)]
+    return any(np.nextafter(one, np.float32(-1)) * boost >= limit for one in lowest)
 
 
 def _broken(source: _Source, error: LanceError) -> Exception:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from lancefs.scan.opening_ahead import opening_files
 from lancefs.search.best_texts import Scored, added, best, in_all, maxima, scores_in
 from lancefs.search.broken_segment import BrokenSegment
 from lancefs.search.found_rows import FoundRows, WantedRows
+from lancefs.search.row_bits import RowIds
 from lancefs.search.text_column import TextColumn
 from lancefs.search.text_query import (
     BooleanQuery,
@@ -208,31 +209,81 @@ def _text_field(version: OpenVersion, leaf: LeafQuery) -> Field:
     return field
 
 
-def _find(query: TextQuery, columns: dict[str, TextColumn], k: int | None) -> Scored:
-    """Return the rows that a query finds, at least the best `k` of them; None for all."""
+def _find(
+    query: TextQuery,
+    columns: dict[str, TextColumn],
+    k: int | None,
+    among: RowIds | None = None,
+) -> Scored:
+    """Return the rows that a query finds, at least the best `k` of them; None for all.
+
+    Args:
+        query: The query.
+        columns: The columns.
+        k: How many rows.
+        among: Row ids, ascending, of which all that are found are needed, and no others.
+    """
     match query:
         case MatchQuery() | PhraseQuery():
-            return columns[str(query.column)].find(query, k)
+            return columns[str(query.column)].find(query, k, among)
         case MultiMatchQuery():
-            return maxima([_find(one, columns, k) for one in query.parts])
+            return maxima([_find(one, columns, k, among) for one in query.parts])
         case BoostQuery():
-            found = _find(query.positive, columns, None)
-            other = scores_in(_find(query.negative, columns, None), found.row_ids)
-            taken = np.nan_to_num(other) * np.float32(query.negative_boost)
-            return Scored(found.row_ids, found.scores - taken)
+            return _find_demoted(query, columns, k, among)
         case BooleanQuery():
-            return _find_boolean(query, columns)
+            return _find_boolean(query, columns, k, among)
 
 
-def _find_boolean(query: BooleanQuery, columns: dict[str, TextColumn]) -> Scored:
-    should = added([_find(one, columns, None) for one in query.should])
-    if query.must:
-        found = in_all([_find(one, columns, None) for one in query.must])
-        scores = found.scores + np.nan_to_num(scores_in(should, found.row_ids))
-        found = Scored(found.row_ids, scores)
-    else:
-        found = should
-    for one in query.must_not:
-        is_there = ~np.isnan(scores_in(_find(one, columns, None), found.row_ids))
-        found = found.only(~is_there)
+def _find_demoted(
+    query: BoostQuery, columns: dict[str, TextColumn], k: int | None, among: RowIds | None
+) -> Scored:
+    """Return what `_find` does; the best rows may be among the best of the positive query."""
+    for tried in _tries(k if query.negative_boost >= 0 and among is None else None):
+        found = _find(query.positive, columns, tried, among)
+        found = found if tried is None else best(found, tried)
+        negative = _find(query.negative, columns, None, np.sort(found.row_ids))
+        taken = np.nan_to_num(scores_in(negative, found.row_ids)) * np.float32(query.negative_boost)
+        scores = found.scores - taken
+        # Those that were not found have no better scores than the last one, before or after.
+        if tried is None or k is None or len(scores) < tried:
+            break
+        if np.partition(scores, len(scores) - k)[len(scores) - k] > found.scores[-1]:
+            break
+    return Scored(found.row_ids, scores)
+
+
+def _find_boolean(
+    query: BooleanQuery, columns: dict[str, TextColumn], k: int | None, among: RowIds | None
+) -> Scored:
+    """Return what `_find` does; of one query, the best rows that others leave are looked for."""
+    parts = [*query.must, *query.should]
+    for tried in _tries(k if len(parts) == 1 and among is None else None):
+        found = _find_positive(query, columns, tried, among)
+        found = found if tried is None else best(found, tried)
+        is_whole = tried is None or len(found.row_ids) < tried
+        for one in query.must_not:
+            others = _find(one, columns, None, np.sort(found.row_ids))
+            found = found.only(np.isnan(scores_in(others, found.row_ids)))
+        if is_whole or (k is not None and len(found.row_ids) >= k):
+            break
     return found
+
+
+def _find_positive(
+    query: BooleanQuery, columns: dict[str, TextColumn], k: int | None, among: RowIds | None
+) -> Scored:
+    """Return the rows that a boolean query finds but for those that must not match."""
+    should = added([_find(one, columns, k, among) for one in query.should])
+    if not query.must:
+        return should
+    found = in_all([_find(one, columns, k, among) for one in query.must])
+    scores = found.scores + np.nan_to_num(scores_in(should, found.row_ids))
+    return Scored(found.row_ids, scores)
+
+
+def _tries(k: int | None) -> Iterator[int | None]:
+    """Yield how many rows are looked at: more of them each time, and all in the end."""
+    if k is not None:
+        yield 2 * k
+        yield 16 * k
+    yield None

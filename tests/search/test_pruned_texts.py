@@ -17,7 +17,7 @@ from text_tables import write
 
 import lancefs
 from lancefs.index.text import matching
-from lancefs.index.text.matching import match_any
+from lancefs.index.text.matching import match_all, match_any
 from lancefs.index.text.positions import WordPlaces
 from lancefs.index.text.postings import Postings
 from lancefs.index.text.scoring import Scores, Statistics, length_norms
@@ -76,6 +76,47 @@ def test_the_best_documents_are_those_of_a_search_for_all(
     assert dict(zip(found[best].tolist(), own[best].tolist(), strict=True)) == dict(
         zip(numbers[wanted].tolist(), scores[wanted].tolist(), strict=True)
     )
+
+
+@settings(max_examples=examples(150))
+@given(
+    seed=st.integers(0, 1 << 32),
+    count=st.integers(1, 4000),
+    shares=st.lists(st.sampled_from([0.01, 0.1, 0.3, 0.5, 0.99, 1]), min_size=2, max_size=4),
+    most=st.integers(1, 40),
+    twice=st.booleans(),
+)
+def test_the_best_documents_with_all_tokens_are_those_of_a_search_for_all(
+    seed: int, count: int, shares: Sequence[float], most: int, twice: bool
+) -> None:
+    documents = DrawnDocuments(np.random.default_rng(seed), count, shares)
+    tokens = [f"t{number}" for number in range(len(shares))] + ["t0"] * twice
+    numbers, scores = match_all(documents, tokens, documents.statistics)
+    wanted = not_worse(numbers.astype(np.uint64), scores, most)
+
+    found, own = match_all(documents, tokens, documents.statistics, most)
+    best = not_worse(found.astype(np.uint64), own, most)
+
+    assert dict(zip(found[best].tolist(), own[best].tolist(), strict=True)) == dict(
+        zip(numbers[wanted].tolist(), scores[wanted].tolist(), strict=True)
+    )
+
+
+def test_documents_with_all_tokens_are_looked_for_among_the_best_ones_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    documents = DrawnDocuments(np.random.default_rng(1), 4000, [0.9, 0.8])
+    looked_at: list[int] = []
+    original = matching._common
+
+    def spy(*arguments: Any) -> Any:
+        looked_at.append(len(arguments[-1]))
+        return original(*arguments)
+
+    monkeypatch.setattr(matching, "_common", spy)
+    found, _ = match_all(documents, ["t0", "t1"], documents.statistics, 5)
+    assert len(found) >= 5
+    assert sum(looked_at) < 500
 
 
 def test_frequent_tokens_are_looked_up_in_the_documents_with_rare_ones_only() -> None:
@@ -157,3 +198,42 @@ def test_with_a_filter_not_all_documents_are_scored(
     monkeypatch.setattr(text_column, "match_any", spy)
     lancefs.open(path).search("green", k=1, filter="id % 3 > 0", select=["id"])
     assert sum(found) < 3900
+
+
+_OTHERS = lancefs.MatchQuery("green of", "t")
+
+
+@pytest.mark.parametrize("stable", [False, True])
+@pytest.mark.parametrize(
+    "query",
+    [
+        lancefs.BoostQuery(lancefs.MatchQuery("tea", "t"), _OTHERS),
+        lancefs.BoostQuery(lancefs.MatchQuery("tea", "t"), _OTHERS, -0.5),
+        lancefs.BoostQuery(_OTHERS, lancefs.PhraseQuery("tea green", "t"), 2.0),
+        lancefs.BoostQuery(lancefs.MatchQuery("green", "t", boost=0.3), _OTHERS, 0.001),
+        lancefs.BooleanQuery(must=[_OTHERS], must_not=[lancefs.PhraseQuery("tea green", "t")]),
+        lancefs.BooleanQuery(should=[lancefs.MatchQuery("tea", "t")], must_not=[_OTHERS]),
+        lancefs.BooleanQuery(must=[lancefs.MatchQuery("tea", "t", boost=3.0)]),
+        lancefs.MultiMatchQuery("green tea", ["t"], [1e-30]),
+        lancefs.MatchQuery("green tea", "t", boost=0),
+    ],
+)
+def test_the_best_rows_of_several_queries_are_those_of_a_search_for_all(
+    tmp_path: Path, query: Any, stable: bool
+) -> None:
+    texts = [
+        "tea " * (1 + row % 7) + ("green " if row % 40 else "of ") * (row % 3) + "x " * (row % 11)
+        for row in range(4000)
+    ]
+    table = pa.table({"id": np.arange(4000), "t": texts})
+    options = {"enable_stable_row_ids": stable, "max_rows_per_file": 1500}
+    path = write(tmp_path / "t", table, with_position=True, to_dataset=options)
+    lance.dataset(path).delete("id % 7 = 6")
+    lance.dataset(path).insert(table.slice(0, 100))
+    dataset = lancefs.open(path)
+    whole = dataset.search(query, k=None, select=["id"])
+    for k in (1, 10, 300):
+        assert dataset.search(query, k=k, select=["id"]).equals(whole.slice(0, k))
+        few = dataset.search(query, k=k, filter="id % 5 = 1", select=["id"])
+        some = dataset.search(query, k=None, filter="id % 5 = 1", select=["id"])
+        assert few.equals(some.slice(0, k))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +31,11 @@ _NOTHING = np.empty(0, np.int64), np.empty(0, np.float32)
 
 
 def match_any(
-    documents: Documents, tokens: Sequence[str], statistics: Statistics, most: int | None = None
+    documents: Documents,
+    tokens: Sequence[str],
+    statistics: Statistics,
+    most: int | None = None,
+    among: Numbers32 | None = None,
 ) -> tuple[Ints, Scores]:
     """Return the documents that have any token of a query, and their scores.
 
@@ -41,6 +45,7 @@ def match_any(
         statistics: What is known of all documents.
         most: How many of the best ones are needed, with all that are as good as the last of them;
             further ones may be left out. None for all.
+        among: The documents that may be returned, ascending; None for all.
     """
     counts = Counter(tokens)
     listed = documents.postings(list(counts))
@@ -48,6 +53,11 @@ def match_any(
     if not found:
         return _NOTHING
     factors = {token: np.float32(counts[token]) * statistics.rarity(token) for token in found}
+    if among is not None:
+        own = [among[find_common(among, one.documents)[0]] for one in found.values()]
+        numbers = _in_any(own)
+        scores = _scores_of_any(documents, numbers, found, factors, statistics)
+        return numbers.astype(np.int64), scores
     chosen = found if most is None else _decisive(documents, found, factors, most, statistics)
     size = sum(len(one.documents) for one in chosen.values())
     if len(documents.lengths) <= _DENSE * size and all(factors.values()):
@@ -130,10 +140,12 @@ def match_all(
     found = documents.postings(list(counts))
     if len(found) < len(counts) or not counts:
         return _NOTHING
-    common = _common(found)
-    if not len(common.numbers):
-        return _NOTHING
-    return common.numbers.astype(np.int64), _scores_of(documents, found, common, counts, statistics)
+    numbers, scores = _NOTHING
+    for common, scores in _with_all(documents, found, counts, statistics, most):
+        numbers = common.numbers.astype(np.int64)
+        if most is not None and len(numbers) >= most:
+            break
+    return numbers, scores
 
 
 def match_each(
@@ -183,12 +195,43 @@ def match_phrase(
     found = documents.postings(list(counts))
     if len(found) < len(counts) or not counts:
         return _NOTHING
+    numbers, own = _NOTHING
+    for common, scores in _with_all(documents, found, counts, statistics, most):
+        which = np.arange(len(scores))
+        if len(tokens) > 1:
+            which = _with_phrase(documents, common, scores, tokens, slop, most)
+        numbers, own = common.numbers[which].astype(np.int64), scores[which]
+        if most is not None and len(numbers) >= most:
+            break
+    return numbers, own
+
+
+def _with_all(
+    documents: Documents,
+    found: Mapping[str, Postings],
+    counts: Mapping[str, int],
+    statistics: Statistics,
+    most: int | None,
+) -> Iterator[tuple[_Common, Scores]]:
+    """Yield documents that have all tokens, with their scores: more of them each time.
+
+    Where tokens are frequent, those are looked up first that have the best scores for any of the
+    tokens: no other document has a better one. All documents come last.
+    """
+    fewest = min(len(one.documents) for one in found.values())
+    tried = len(documents.lengths) if most is None else _TRIED * most
+    if fewest * _DENSE >= len(documents.lengths) and tried * _TRIED < len(documents.lengths):
+        factors = [np.float32(counts[token]) * statistics.rarity(token) for token in found]
+        postings = [(one.documents, one.frequencies) for one in found.values()]
+        norms = documents.norms(statistics.average_length)
+        total = sum_scores(postings, factors, norms, SATURATION)
+        while tried * _TRIED < len(total):
+            least = _least(total, tried)
+            common = _common(found, np.flatnonzero(total >= least).astype(np.uint32))
+            yield common, total[common.numbers]
+            tried *= _TRIED
     common = _common(found)
-    scores = _scores_of(documents, found, common, counts, statistics)
-    if len(tokens) > 1:
-        which = _with_phrase(documents, common, scores, tokens, slop, most)
-        common, scores = common.at(which), scores[which]
-    return common.numbers.astype(np.int64), scores
+    yield common, _scores_of(documents, found, common, counts, statistics)
 
 
 def _with_phrase(
@@ -264,11 +307,13 @@ def _scores_of(
     return total
 
 
-def _common(found: Mapping[str, Postings]) -> _Common:
-    """Return the documents that have all tokens."""
-    (_, rarest), *others = sorted(found.items(), key=lambda each: len(each[1].documents))
+def _common(found: Mapping[str, Postings], among: Numbers32 | None = None) -> _Common:
+    """Return the documents that have all tokens, among some documents, or among all."""
+    rarest, *others = sorted(found.values(), key=lambda one: len(one.documents))
     numbers = rarest.documents
-    for _, other in others:
+    if among is not None:
+        numbers, others = among, [rarest, *others]
+    for other in others:
         if not len(numbers):
             break
         numbers = numbers[find_common(numbers, other.documents)[0]]
