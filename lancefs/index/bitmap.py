@@ -8,6 +8,7 @@ Format page: bitmap index (`docs/src/format/index/scalar/bitmap.md`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +31,25 @@ FILES = ("bitmap_page_lookup.lance",)
 _BITMAPS_AT_ONCE = 256
 # Bytes of bitmaps that are kept once they were counted, so that a remote one is read once only.
 _RECENT_BYTES = 4 * 1024 * 1024
+# Memory of what is kept of the numbers of rows of values, and of those of one value, about.
+_TALLIES_BYTES = 4 * 1024 * 1024
+_TALLY_BYTES = 256
 # Memory of the open file, about.
 _READER_BYTES = 8 * 1024
+
+
+class RowTallies(NamedTuple):
+    """How many rows some bitmaps have in each fragment, each of them an entry for each of these.
+
+    Attributes:
+        fragments: Ids of the fragments.
+        counts: The numbers of rows.
+        highest: The highest offset of a row; -1 where there is none.
+    """
+
+    fragments: Ints
+    counts: Ints
+    highest: Ints
 
 
 class Bitmap:
@@ -56,12 +74,14 @@ class Bitmap:
             raise file.damage("a value has two bitmaps")
         self._counts = BitmapCounts(file, len(self._keys), self._count)
         self._recent: BudgetCache[int, bytes] = BudgetCache(_RECENT_BYTES)
+        self._tallies: BudgetCache[int, Ints] = BudgetCache(_TALLIES_BYTES)
 
     @property
     def cost(self) -> int:
         """Memory in bytes, about."""
         recent = min(_RECENT_BYTES, self._file.file.size)
-        return int(self._keys.nbytes) + self._counts.cost + recent + _READER_BYTES
+        tallies = min(_TALLIES_BYTES, len(self._keys) * _TALLY_BYTES)
+        return int(self._keys.nbytes) + self._counts.cost + recent + tallies + _READER_BYTES
 
     @property
     def entries(self) -> int | None:
@@ -129,6 +149,26 @@ class Bitmap:
             with locating(self._file.url):
                 bitmaps = self._kept_bitmaps(group) if few else self._bitmaps(as_ranges(group))
                 yield from (AddressMap(data, wanted) for data in bitmaps)
+
+    def tallies(self, pages: Ints) -> RowTallies:
+        """Return how many rows some values have in each fragment; it is kept for the next time.
+
+        Args:
+            pages: The positions of the values.
+
+        Raises:
+            CorruptFile: The index is damaged.
+        """
+        numbers = pages.tolist()
+        kept = {number: self._tallies.peek(number) for number in numbers}
+        missing = [number for number in numbers if kept[number] is None]
+        for number, one in zip(missing, self.maps_of(np.array(missing, np.int64)), strict=True):
+            rows = [(n, len(rows), rows.max() if rows else -1) for n, rows in one.bitmaps]
+            kept[number] = own = np.array(rows, np.int64).reshape(-1, 3)
+            self._tallies.put(number, own, _TALLY_BYTES + own.nbytes)
+        parts = [one for one in kept.values() if one is not None]
+        every = np.concatenate([np.empty((0, 3), np.int64), *parts])
+        return RowTallies(*every.T)
 
     def _count(self, pages: Ints) -> list[int]:
         return [one.num_rows for one in self.maps_of(pages)]

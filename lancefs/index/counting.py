@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from lancefs.datafile.buffers import Ints
 from lancefs.datafile.row_ranges import is_among
 from lancefs.errors import CorruptFile
-from lancefs.index.bitmap import Bitmap
+from lancefs.index.bitmap import Bitmap, RowTallies
 from lancefs.index.btree import BTree
 from lancefs.index.column_indices import BROKEN
 from lancefs.index.exact_rows import TestedRows, count_live, rows_of_fragment
@@ -29,6 +31,8 @@ _KINDS = ("Bitmap", "LabelList", "BTree")
 # `_BITMAPS_SHARE` rows for each: counting a bitmap takes as long as scanning that many rows.
 _FEW_BITMAPS = 64
 _BITMAPS_SHARE = 1 / 4096
+# The same where their rows are only counted, which is kept for the next time.
+_TALLIES_SHARE = 1 / 256
 # Rows of BTREE indices that are always read for a filter on several columns; and the number of them
 # that takes as long to read as one row named by another index takes to test.
 _FEW_TREE_ROWS = 16 * 1024
@@ -85,13 +89,19 @@ class _Counting:
         """Count the rows that pass a predicate; None if indices do not tell."""
         if not isinstance(predicate, ColumnTest):
             return self._count_joined(predicate)
-        counts = (self._count_tested(plan, predicate) for plan in self._plans(predicate))
+        plans = self._plans(predicate, _TALLIES_SHARE)
+        counts = (self._count_tested(plan, predicate) for plan in plans)
         return next((counted for counted in counts if counted is not None), None)
 
-    def _plans(self, test: ColumnTest) -> Iterator[Plan]:
-        """Yield how the indices over a column answer a test exactly, the quickest one first."""
+    def _plans(self, test: ColumnTest, share: float) -> Iterator[Plan]:
+        """Yield how the indices over a column answer a test exactly, the quickest one first.
+
+        Args:
+            test: The test.
+            share: Bitmaps that may be read, as a share of the rows of the table.
+        """
         known = [one for one in self.indices.over(test.field_id) if one.kind in _KINDS]
-        most = self.indices.most(_BITMAPS_SHARE, _FEW_BITMAPS)
+        most = self.indices.most(share, _FEW_BITMAPS)
         for index in sorted(known, key=lambda one: _KINDS.index(one.kind)):
             plan = plan_with(self.indices, index, test)
             if plan is None or not plan.covers_once:
@@ -135,10 +145,7 @@ class _Counting:
             if opened.rows_in(pages) > most:
                 return None
         if isinstance(opened, Bitmap) and coverage.has_addresses(segment):
-            named = self._named_bitmaps(segment, opened, pages, set(segment.covered.tolist()))
-            return sum(
-                count_live(bitmap, self.reader_of(number).deleted) for number, bitmap in named
-            )
+            return self._count_bitmaps(segment, opened, pages)
         found = self._named_offsets(segment, opened, test, pages)
         if found is None:
             return None
@@ -147,13 +154,37 @@ class _Counting:
             for number, offsets in found
         )
 
+    def _count_bitmaps(self, segment: IndexSegment, opened: Bitmap, pages: Ints) -> int:
+        """Count the rows that have some values; bitmaps are looked at where rows are deleted."""
+        others = opened.others(pages)
+        is_rest = len(others) < len(pages)  # each row has one value
+        named = _by_fragment(opened.tallies(others if is_rest else pages))
+        self.indices.coverage.check_fragments(segment, named)
+        rows, with_deleted = 0, set[int]()
+        for number in segment.covered.tolist():
+            if not (is_rest or number in named):
+                continue
+            reader = self.reader_of(number)
+            count, highest = named.get(number, (0, -1))
+            _check_offset(segment, number, highest, reader)
+            if len(reader.deleted):
+                with_deleted.add(number)
+            else:
+                rows += reader.physical_rows - count if is_rest else count
+        if not with_deleted:
+            return rows
+        bitmaps = self._named_bitmaps(segment, opened, pages, with_deleted)
+        return rows + sum(
+            count_live(bitmap, self.reader_of(number).deleted) for number, bitmap in bitmaps
+        )
+
     # Several tests
 
     def _count_joined(self, predicate: Predicate) -> Count | None:
         """Count the rows that pass several tests; None if a scan is quicker, or has to tell."""
         plans = dict[int, Plan]()  # by the id of the test's object
         for test in tests_of(predicate):
-            plan = next(self._plans(test), None)
+            plan = next(self._plans(test, _BITMAPS_SHARE), None)
             if plan is None:
                 return None
             plans[id(test)] = plan
@@ -246,12 +277,7 @@ class _Counting:
         for fragment_id, bitmap in (each for one in maps for each in one.bitmaps):
             if not bitmap:
                 continue
-            rows = self.reader_of(fragment_id).physical_rows
-            if bitmap.max() >= rows:
-                raise CorruptFile(
-                    f"the index {segment.index.name} names row {bitmap.max()} of fragment "
-                    f"{fragment_id}, which has {rows}"
-                )
+            _check_offset(segment, fragment_id, bitmap.max(), self.reader_of(fragment_id))
             yield fragment_id, bitmap
 
     def _named_offsets(
@@ -263,6 +289,30 @@ class _Counting:
             return None
         addresses = self.indices.coverage.addresses_of(segment, numbers, opened.entries)
         return offsets_by_fragment(addresses, segment.covered)
+
+
+def _check_offset(
+    segment: IndexSegment, fragment_id: int, highest: int, reader: FragmentReader
+) -> None:
+    """Refuse a row that is not in its fragment."""
+    if highest >= reader.physical_rows:
+        raise CorruptFile(
+            f"the index {segment.index.name} names row {highest} of fragment {fragment_id}, "
+            f"which has {reader.physical_rows}"
+        )
+
+
+def _by_fragment(tallies: RowTallies) -> dict[int, tuple[int, int]]:
+    """Return the number of rows of all bitmaps in each fragment, and the highest offset."""
+    order = np.argsort(tallies.fragments, kind="stable")
+    fragments = tallies.fragments[order]
+    starts = np.flatnonzero(np.diff(fragments, prepend=-1))
+    if not len(starts):
+        return {}
+    counts = np.add.reduceat(tallies.counts[order], starts)
+    highest = np.maximum.reduceat(tallies.highest[order], starts)
+    both = zip(counts.tolist(), highest.tolist(), strict=True)
+    return dict(zip(fragments[starts].tolist(), both, strict=True))
 
 
 def _fewest_rows(predicate: Predicate, plans: Mapping[int, Plan]) -> int:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import lancefs
+from lancefs.index import bitmap
 from lancefs.index.bitmap import Bitmap
 
 
@@ -69,3 +70,24 @@ def test_rows_of_many_values_are_not_counted_one_by_one(
     assert not counted
     assert dataset.count_rows(filter="value = 5") == 61
     assert counted
+
+
+@pytest.mark.parametrize("deleted", [None, "id % 7 = 3", "id >= 1000 and id < 2000"])
+def test_rows_of_many_values_are_counted_from_what_is_kept_of_their_bitmaps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deleted: str | None
+) -> None:
+    rows = 60_000
+    values = np.random.default_rng(3).integers(0, 3000, rows)
+    table = pa.table({"id": np.arange(rows), "n": values})
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(table, path, max_rows_per_file=15_000)
+    lance.dataset(path).create_scalar_index("n", "BITMAP")
+    if deleted is not None:
+        lance.dataset(path).delete(deleted)
+    filters = [f"n IN ({','.join(map(str, range(0, 600, 3)))})", "n > 20", "n = 7", "n = 3000"]
+    expected = [lancefs.open(path).count_rows(one, use_index=False) for one in filters]
+    dataset = lancefs.open(path)
+    assert [dataset.count_rows(one) for one in filters] == expected
+    if deleted is None:
+        monkeypatch.setattr(bitmap, "AddressMap", None)  # no bitmap is looked at again
+    assert [dataset.count_rows(one) for one in filters] == expected

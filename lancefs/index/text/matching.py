@@ -140,12 +140,12 @@ def match_all(
     found = documents.postings(list(counts))
     if len(found) < len(counts) or not counts:
         return _NOTHING
-    numbers, scores = _NOTHING
+    best = _NOTHING
     for common, scores in _with_all(documents, found, counts, statistics, most):
-        numbers = common.numbers.astype(np.int64)
-        if most is not None and len(numbers) >= most:
+        best = common.numbers.astype(np.int64), scores
+        if most is not None and len(scores) >= most:
             break
-    return numbers, scores
+    return best
 
 
 def match_each(
