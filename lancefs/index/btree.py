@@ -22,7 +22,7 @@ from lancefs.datafile.buffers import Ints, Mask, to_arrow_numbers
 from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.row_ranges import RowRange, as_ranges, between, rows_of
 from lancefs.index.files import IndexReader
-from lancefs.index.predicates import ColumnTest
+from lancefs.index.predicates import ColumnTest, KeyInterval
 from lancefs.index.row_sets import Addresses
 from lancefs.index.sort_keys import SortKeys, as_keys, has_keys, is_boxed, sort_keys
 from lancefs.storage.budget_cache import BudgetCache
@@ -110,6 +110,11 @@ class BTree:
     def entries(self) -> int:
         """Number of rows that it holds."""
         return self._data.num_rows
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether all of its pages may be read to find a few rows."""
+        return self._data.is_cheap
 
     def is_exact_for(self, test: ColumnTest) -> bool:
         """Whether all rows that it finds for a test pass; otherwise they may pass."""
@@ -246,7 +251,11 @@ class BTree:
 
     def _find_in(self, spans: list[Ints], test: ColumnTest) -> Addresses:
         """Return the numbers of the rows that pass in some pages."""
-        values, ids, keys = self._rows_in(spans)
+        pages = self._pages_in(spans)
+        passing = None if len(pages) == 1 else self._find_page_by_page(pages, test)
+        if passing is not None:
+            return passing
+        values, ids, keys = self._joined(pages)
         likely = self._within_intervals(values, keys, test)
         if likely is None:
             numbers: Addresses = ids[test.passes(values)]
@@ -258,14 +267,48 @@ class BTree:
         found: Addresses = ids[likely[passed]]
         return found
 
-    def _rows_in(self, spans: list[Ints]) -> _Rows:
+    def _find_page_by_page(self, pages: Sequence[_Rows], test: ColumnTest) -> Addresses | None:
+        """Return what `_find_in` does, of pages that are not joined for it.
+
+        None where the intervals of the test overlap or are open, or keys take long to make.
+        """
+        bounds = None if test.keeps_null else _separate(test.intervals, pages[0].keys)
+        if bounds is None or any(one.keys is None or _begins_with_nan(one.keys) for one in pages):
+            return None
+        lows, highs = bounds
+        values, ids = [], [np.empty(0, np.uint64)]
+        for page in pages:
+            keys = page.keys
+            if keys is None or not len(keys):
+                continue
+            own = slice(
+                int(highs.searchsorted(keys[:1], "left")[0]),
+                int(lows.searchsorted(keys[-1:], "right")[0]),
+            )
+            starts = keys.searchsorted(lows[own], "left")
+            stops = keys.searchsorted(highs[own], "right")
+            filled = starts < stops
+            if not filled.any():
+                continue
+            likely = rows_of(between(starts[filled], stops[filled])) + page.values.null_count
+            values.append(page.values.take(to_arrow_numbers(likely)))
+            ids.append(page.ids[likely])
+        if not values:
+            return ids[0]
+        found: Addresses = np.concatenate(ids)[test.passes(join_arrays(values, self.data_type))]
+        return found
+
+    def _pages_in(self, spans: list[Ints]) -> list[_Rows]:
         """Return the rows of some pages, which are kept where they are not those of long spans.
+
+        Returns:
+            The rows of each page, or of all of them as one.
 
         Raises:
             CorruptFile: The pages are damaged.
         """
         if len(spans) * _LONG_SPAN < sum(map(len, spans)):
-            return self._read(spans)
+            return [self._read(spans)]
         numbers = np.concatenate(spans).tolist()
         kept = {number: _RECENT.peek((self._key, number)) for number in numbers}
         known = [number for number, rows in kept.items() if rows is not None]
@@ -275,8 +318,8 @@ class BTree:
             read = self._read(missing)
             kept.update(self._keep(np.concatenate(missing).tolist(), read))
             if not known:
-                return read
-        return self._joined([rows for rows in kept.values() if rows is not None])
+                return [read]
+        return [rows for rows in kept.values() if rows is not None]
 
     def _keep(self, pages: list[int], rows: _Rows) -> dict[int, _Rows]:
         """Keep the rows of pages, and return those of each.
@@ -298,7 +341,7 @@ class BTree:
             _RECENT.put((self._key, number), found[number], _cost(found[number]))
         return found
 
-    def _joined(self, pages: list[_Rows]) -> _Rows:
+    def _joined(self, pages: Sequence[_Rows]) -> _Rows:
         """Return the rows of pages, in order."""
         if len(pages) == 1:
             return pages[0]
@@ -465,6 +508,24 @@ def _places(
     known = as_keys([bound for bound in bounds if bound is not None], keys.dtype)
     places[~is_open] = np.searchsorted(keys, known, side)
     return places
+
+
+def _separate(
+    intervals: Sequence[KeyInterval] | None, keys: SortKeys | None
+) -> tuple[SortKeys, SortKeys] | None:
+    """Return the ends of intervals in order; None where they overlap, or one is open.
+
+    Args:
+        intervals: The intervals; None where they are not known.
+        keys: Keys of the same type; None where they take long to make.
+    """
+    if not intervals or keys is None or any(None in one for one in intervals):
+        return None
+    lows, highs = (as_keys(ends, keys.dtype) for ends in zip(*intervals, strict=True))
+    order = np.argsort(lows)
+    lows, highs = lows[order], highs[order]
+    is_separate = (lows <= highs).all() and (highs[:-1] < lows[1:]).all()
+    return (lows, highs) if is_separate else None
 
 
 def _covered(starts: Ints, stops: Ints, length: int) -> Mask:

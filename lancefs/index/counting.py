@@ -137,8 +137,9 @@ class _Counting:
         Where a BTREE holds as many rows as live in the fragments that it covers, it holds these:
         then the numbers of rows in its pages are enough.
         """
-        coverage, most = self.indices.coverage, self.indices.max_read
+        coverage = self.indices.coverage
         if isinstance(opened, BTree):
+            most = self.indices.max_read_of(opened, test)
             live = coverage.live_rows(segment)
             if live is not None and int(live.sum()) == opened.entries:
                 return opened.count(pages, test, most)

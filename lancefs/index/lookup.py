@@ -175,6 +175,14 @@ class TableIndices(ColumnIndices):
         """The rows of an index that are read quicker than those of the table are scanned."""
         return self.most(_READ_SHARE, _SMALL_ROWS)
 
+    def max_read_of(self, opened: OpenSegment, test: ColumnTest) -> int:
+        """Return how many rows of a segment are read quicker for a test than a table is scanned.
+
+        Single values are looked for in the pages of a BTREE, whose other rows are not tested.
+        """
+        is_quick = isinstance(opened, BTree) and opened.is_cheap and _is_of_values(test)
+        return self.most(1, _SMALL_ROWS) if is_quick else self.max_read
+
     def is_near(self, address: int) -> bool:
         """Return whether a scan of all rows comes to a row soon."""
         counts = self.fragments.row_counts
@@ -392,7 +400,9 @@ class _Query:
         if plan is None:
             return None
         name, most = plan.source.name, self._indices.most(_PASSED_SHARE, _SMALL_ROWS)
-        if plan.rows > self._indices.max_read:
+        if plan.rows > max(
+            self._indices.max_read_of(opened, test) for _, opened, _ in plan.segments
+        ):
             self.notes.append(
                 f"index {name}: not read, about {plan.rows:,} rows are scanned quicker"
             )
@@ -437,6 +447,12 @@ class _Query:
             known = [plan for plan in plans if plan is not None]
             self._plans[id(test)] = min(known, key=lambda plan: plan.rows, default=None)
         return self._plans[id(test)]
+
+
+def _is_of_values(test: ColumnTest) -> bool:
+    """Tell whether a test looks for single values."""
+    known = test.intervals is not None and not test.keeps_null
+    return known and all(low is not None and low == high for low, high in test.intervals or ())
 
 
 def plan_with(indices: TableIndices, index: ColumnIndex, test: ColumnTest) -> Plan | None:
