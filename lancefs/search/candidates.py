@@ -6,7 +6,7 @@ are looked for in the table, and more of them where too few are left.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,8 @@ from lancefs.search.vector_query import DistanceRange
 # `_MORE` times as many are looked up next.
 _SPARE = 16
 _MORE = 8
+# Queries whose partitions are read together.
+_QUERIES_AT_ONCE = 128
 
 _NOTHING = Ranked(np.empty(0, np.uint64), np.empty(0, np.float32))
 
@@ -50,13 +52,13 @@ class OpenVectors:
     compared: int = 0
 
     def nearest(
-        self, query: Vectors, k: int, factor: int, nprobes: int | None, bounds: DistanceRange
-    ) -> Ranked:
+        self, queries: Vectors, k: int, factor: int, nprobes: int | None, bounds: DistanceRange
+    ) -> list[Ranked]:
         """Return the rows that are nearest by what the index stores, and their distances by that.
 
         Args:
-            query: The query.
-            k: How many rows are wanted in the end.
+            queries: A query a row.
+            k: How many rows are wanted in the end, for each query.
             factor: How many times as many are returned.
             nprobes: Partitions that are looked at; None for those that are likely to have the
                 rows, and as many more as are needed for so many rows.
@@ -65,43 +67,113 @@ class OpenVectors:
         Raises:
             CorruptFile: The segment is damaged.
         """
-        normalized = self.partitions.normalized(query)
-        order, distances = self.partitions.nearest(normalized)
-        count = nprobes or partitions_to_probe(self.partitions.metric, k, distances)
+        found: list[Ranked] = []
+        for start in range(0, len(queries), _QUERIES_AT_ONCE):
+            some = queries[start : start + _QUERIES_AT_ONCE]
+            found += self._nearest_of_some(some, k, factor, nprobes, bounds)
+        return found
+
+    def _nearest_of_some(
+        self, queries: Vectors, k: int, factor: int, nprobes: int | None, bounds: DistanceRange
+    ) -> list[Ranked]:
+        normalized = [self.partitions.normalized(query) for query in queries]
+        nearest = [self.partitions.nearest(query) for query in normalized]
+        counts = [
+            nprobes or partitions_to_probe(self.partitions.metric, k, distances)
+            for _, distances in nearest
+        ]
         k *= factor
-        best, done = _NOTHING, 0
-        while done < len(order) and len(best.row_ids) < k and (not done or nprobes is None):
-            numbers = order[done : done + max(count, done)].tolist()
-            part = self._nearest_in(normalized, numbers, k, bounds)
-            best, done = nearest_of([best, part], k), done + len(numbers)
-        self.probed += done
-        self.compared += self.partitions.rows_in(order[:done].tolist())
+        best, done = [_NOTHING] * len(normalized), [0] * len(normalized)
+        left = list(range(len(normalized)))
+        while left:
+            wanted = {
+                one: nearest[one][0][done[one] : done[one] + max(counts[one], done[one])].tolist()
+                for one in left
+            }
+            for one, part in self._nearest_in(normalized, wanted, k, bounds).items():
+                best[one] = nearest_of([best[one], part], k)
+                done[one] += len(wanted[one])
+            left = [one for one in left if self._needs_more(best[one], done[one], k, nprobes)]
+        self.probed += sum(done)
+        for (order, _), count in zip(nearest, done, strict=True):
+            self.compared += self.partitions.rows_in(order[:count].tolist())
         return best
 
+    def _needs_more(self, best: Ranked, done: int, k: int, nprobes: int | None) -> bool:
+        """Tell whether further partitions are looked at."""
+        return nprobes is None and done < self.partitions.num_partitions and len(best.row_ids) < k
+
     def _nearest_in(
-        self, query: Vectors, partitions: Sequence[int], k: int, bounds: DistanceRange
-    ) -> Ranked:
-        """Return the nearest rows of some partitions."""
-        wanted = k + _SPARE
-        while True:
-            near = self._nearest_numbers(query, partitions, wanted, bounds)
-            which, row_ids = self.coverage.locate(self.segment, near.row_ids)
-            if len(which) >= k or len(near.row_ids) < wanted:
-                return nearest_of([Ranked(row_ids, near.distances[which])], k)
-            wanted *= _MORE
+        self,
+        queries: Sequence[Vectors],
+        wanted: Mapping[int, Sequence[int]],
+        k: int,
+        bounds: DistanceRange,
+    ) -> dict[int, Ranked]:
+        """Return the nearest rows of some partitions.
+
+        Args:
+            queries: The queries, normalized.
+            wanted: The partitions for each query that is asked, by its position.
+            k: How many rows.
+            bounds: See `nearest`.
+        """
+        found: dict[int, Ranked] = {}
+        size = k + _SPARE
+        while len(found) < len(wanted):
+            left = {one: numbers for one, numbers in wanted.items() if one not in found}
+            near = self._nearest_numbers(queries, left, size, bounds)
+            for one, live in zip(near, self._live(list(near.values())), strict=True):
+                if len(live.row_ids) >= k or len(near[one].row_ids) < size:
+                    found[one] = nearest_of([live], k)
+            size *= _MORE
+        return found
+
+    def _live(self, near: Sequence[Ranked]) -> list[Ranked]:
+        """Return those rows that are in the table, with their row ids in place of row numbers.
+
+        Raises:
+            CorruptFile: The segment names a row twice, or a row that cannot be.
+        """
+        if len(near) == 1:
+            which, row_ids = self.coverage.locate(self.segment, near[0].row_ids)
+            return [Ranked(row_ids, near[0].distances[which])]
+        numbers, places = np.unique(
+            np.concatenate([one.row_ids for one in near]), return_inverse=True
+        )
+        which, located = self.coverage.locate(self.segment, numbers)
+        is_there, row_ids = np.zeros(len(numbers), np.bool_), np.empty(len(numbers), np.uint64)
+        is_there[which], row_ids[which] = True, located
+        found, start = [], 0
+        for one in near:
+            own = places[start : start + len(one.row_ids)]
+            start += len(own)
+            if len(np.unique(own)) < len(own):  # raises
+                self.coverage.locate(self.segment, one.row_ids)
+            live = is_there[own]
+            found.append(Ranked(row_ids[own[live]], one.distances[live]))
+        return found
 
     def _nearest_numbers(
-        self, query: Vectors, partitions: Sequence[int], k: int, bounds: DistanceRange
-    ) -> Ranked:
+        self,
+        queries: Sequence[Vectors],
+        wanted: Mapping[int, Sequence[int]],
+        k: int,
+        bounds: DistanceRange,
+    ) -> dict[int, Ranked]:
         """Return the nearest vectors of some partitions, with their row numbers."""
-        best = BestRows(k, *bounds)
-        for numbers, distances in self.partitions.compare(query, partitions):
+        best = {one: BestRows(k, *bounds) for one in wanted}
+        asked: dict[int, list[int]] = {}  # by the partition, so that each is read once
+        for one, partitions in wanted.items():
+            for number in partitions:
+                asked.setdefault(number, []).append(one)
+        for one, numbers, distances in self.partitions.compare(queries, asked):
             if self.allowed is not None:
-                near = np.flatnonzero(distances <= best.worst)
+                near = np.flatnonzero(distances <= best[one].worst)
                 near = near[self._are_allowed(numbers[near], self.allowed)]
                 numbers, distances = numbers[near], distances[near]
-            best.add(numbers, distances)
-        return best.ranked()
+            best[one].add(numbers, distances)
+        return {one: rows.ranked() for one, rows in best.items()}
 
     def _are_allowed(self, numbers: Addresses, allowed: RowBits) -> Mask:
         """Tell which row numbers are of rows that may be found."""

@@ -108,7 +108,7 @@ class IndexSearch:
                 return self._exact([self._allowed()] * len(self._query.vectors))
         if self._is_exact and self._query.lowest is not None:
             return None  # the nearest candidates may all be below the least distance
-        candidates = [self._candidates(number) for number in range(len(self._query.vectors))]
+        candidates = self._candidates()
         self._note_use()
         return self._exact(candidates) if self._is_exact else candidates
 
@@ -142,18 +142,17 @@ class IndexSearch:
         row_ids = np.concatenate(sets)
         return Ranked(row_ids, np.zeros(len(row_ids), np.float32))
 
-    def _candidates(self, number: int) -> Ranked:
-        """Return the rows that are nearest to a query by what the segments store."""
-        query, parts = self._query, list[Ranked]()
+    def _candidates(self) -> list[Ranked]:
+        """Return, for each query, the nearest rows by what the segments store."""
+        query, found = self._query, list[list[Ranked]]()
         bounds = (None, None) if self._is_exact else (query.lowest, query.limit)
-        vector = query.vectors[number]
         for one in self._opened:
             try:
                 factor = query.refine_factor or 1
-                parts.append(one.nearest(vector, query.k, factor, query.nprobes, bounds))
+                found.append(one.nearest(query.vectors, query.k, factor, query.nprobes, bounds))
             except LanceError as error:
                 raise BrokenSegment(one.segment, error) from error
-        return nearest_of(parts, self._wanted)
+        return [nearest_of(parts, self._wanted) for parts in zip(*found, strict=True)]
 
     def _exact(self, candidates: Sequence[Ranked]) -> list[Ranked]:
         """Compare candidates exactly, and the rows of fragments that no segment covers."""

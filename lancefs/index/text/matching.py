@@ -55,9 +55,8 @@ def match_any(
     factors = {token: np.float32(counts[token]) * statistics.rarity(token) for token in found}
     if among is not None:
         own = [among[find_common(among, one.documents)[0]] for one in found.values()]
-        numbers = _in_any(own)
-        scores = _scores_of_any(documents, numbers, found, factors, statistics)
-        return numbers.astype(np.int64), scores
+        some = _in_any(own)
+        return some.astype(np.int64), _scores_of_any(documents, some, found, factors, statistics)
     chosen = found if most is None else _decisive(documents, found, factors, most, statistics)
     size = sum(len(one.documents) for one in chosen.values())
     if len(documents.lengths) <= _DENSE * size and all(factors.values()):

@@ -8,7 +8,7 @@ Format page: vector indices (`docs/src/format/index/vector/index.md`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from lancefs.datafile.buffers import Ints
 from lancefs.errors import CorruptFile
 from lancefs.index.row_sets import Addresses
-from lancefs.index.vectors.codes import Codes, StoredVectors
+from lancefs.index.vectors.codes import Codes, Compare, StoredVectors
 from lancefs.index.vectors.distances import Floats, Metric, Vectors, distances
 from lancefs.storage.budget_cache import BudgetCache
 
@@ -149,22 +149,28 @@ class VectorPartitions:
         return order, found[order]
 
     def compare(
-        self, query: Vectors, partitions: Sequence[int]
-    ) -> Iterator[tuple[Addresses, Floats]]:
-        """Yield the row numbers of some partitions, and the distances of their vectors.
+        self, queries: Sequence[Vectors], asked: Mapping[int, Sequence[int]]
+    ) -> Iterator[tuple[int, Addresses, Floats]]:
+        """Yield positions of queries, row numbers of a partition and the distances of its vectors.
+
+        All queries that ask for a partition are compared with it in turn: it is read once, and
+        stays in a processor cache.
 
         Args:
-            query: The query, normalized.
-            partitions: Numbers of partitions.
+            queries: The queries, normalized.
+            asked: For each partition, by its number, the positions of the queries that ask for it.
 
         Raises:
             CorruptFile: The file is damaged.
         """
-        compare = self._contents.stored.comparing(query)
-        for number, partition in self._read(partitions):
-            with np.errstate(all="ignore"):
-                found = compare(self._centroids[number], partition.codes)
-            yield partition.numbers, found
+        stored, comparing = self._contents.stored, dict[int, Compare]()
+        for number, partition in self._read(list(asked)):
+            for one in asked[number]:
+                if one not in comparing:
+                    comparing[one] = stored.comparing(queries[one])
+                with np.errstate(all="ignore"):
+                    found = comparing[one](self._centroids[number], partition.codes)
+                yield one, partition.numbers, found
 
     def _read(self, partitions: Sequence[int]) -> Iterator[tuple[int, Partition]]:
         """Yield partitions; those that are not kept are read some at a time."""
