@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from lancefs.datafile.buffers import Mask
 from lancefs.datafile.fields import Field
+from lancefs.datafile.row_ranges import is_among
 from lancefs.errors import LanceError, UnsupportedFeature
-from lancefs.index.row_sets import is_among
 from lancefs.index.segments import ColumnIndex, IndexSegment
 from lancefs.index.text.analyzers import PLAIN, Analyzer, AnalyzerParams
 from lancefs.index.text.fuzzy import FuzzyWord, automatic_distance

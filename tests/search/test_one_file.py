@@ -79,7 +79,8 @@ def test_an_index_of_one_file_tells_the_distances_of_one_of_two(
     one, two = VectorPartitions(OneFile(file), "one"), VectorPartitions(contents, "two")
     query = one.normalized(QUERY)
     assert all(map(np.array_equal, one.nearest(query), two.nearest(query)))
-    for mine, other in zip(one.compare(query, [0, 1]), two.compare(query, [0, 1]), strict=True):
+    asked = {0: [0], 1: [0]}
+    for mine, other in zip(one.compare([query], asked), two.compare([query], asked), strict=True):
         assert all(map(np.array_equal, mine, other))
 
 
@@ -97,7 +98,8 @@ def test_damage_to_an_index_of_one_file_is_refused(tmp_path: Path) -> None:
         )
         try:
             opened = VectorPartitions(OneFile(local_store(tmp_path).file(name)), name)
-            for numbers, distances in opened.compare(QUERY, range(opened.num_partitions)):
+            asked = {partition: [0] for partition in range(opened.num_partitions)}
+            for _, numbers, distances in opened.compare([QUERY], asked):
                 assert len(numbers) == len(distances)
         except LanceError:
             refused += 1
