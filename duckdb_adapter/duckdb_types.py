@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from duckdb_adapter.duckdb_ranges import check_range, is_limited
 from lancefs.datafile.constants import array_of
+from lancefs.datafile.logical_types import EXTENSION_NAME
 
 _MAX_DIGITS = 38
 _MAX_ITEMS = 100_000  # of an array, and of all arrays in it
@@ -74,13 +75,23 @@ def field_for_duckdb(field: pa.Field) -> pa.Field:
     return field if kind == field.type else field.with_type(kind)
 
 
-def loses_filters(kind: pa.DataType) -> bool:
+def loses_filters(field: pa.Field) -> bool:
     """Whether DuckDB before 2.0 tells a pyarrow dataset a filter on such a column wrongly.
 
     It forgets that NaN is above all numbers, and fails over large unsigned numbers and structs.
+    Of what has nanoseconds, filters that it makes while it joins tell microseconds. Over extension
+    types they fail.
     """
-    tests = (pa.types.is_floating, pa.types.is_uint64, pa.types.is_struct)
+    if isinstance(field.type, pa.BaseExtensionType) or EXTENSION_NAME in (field.metadata or {}):
+        return True
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    tests = (pa.types.is_floating, pa.types.is_uint64, pa.types.is_struct, _has_nanoseconds)
     return any(test(kind) for test in tests)
+
+
+def _has_nanoseconds(kind: pa.DataType) -> bool:
+    is_time = pa.types.is_timestamp(kind) or pa.types.is_time64(kind)
+    return bool(is_time and kind.unit == "ns")
 
 
 def cast_for_duckdb(array: pa.Array, kind: pa.DataType) -> pa.Array:

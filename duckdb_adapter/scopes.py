@@ -202,7 +202,7 @@ def _guards(schema: pa.Schema) -> str:
     """Return what keeps DuckDB before 2.0 from handing on filters that it would spoil."""
     if is_new():
         return ""
-    names = [quoted(field.name) for field in schema if loses_filters(field.type)]
+    names = [quoted(field.name) for field in schema if loses_filters(field)]
     guarded = (f"CASE WHEN {name} IS NULL THEN NULL ELSE {name} END AS {name}" for name in names)
     return f" REPLACE ({', '.join(guarded)})" if names else ""
 
