@@ -46,14 +46,14 @@ def find_table(name: str, storage: Storage) -> NamedTable | None:
         storage: Gives the storage options.
 
     Raises:
-        NotALanceTable: There is none at a URL that ends in `.lance`.
+        NotALanceTable: There is none at a path or URL that ends in `.lance`.
         RefNotFound: There is such a table, but not the version.
         LanceError: There is such a table, but it cannot be read.
         ValueError: There is such a table, but what names the version is not a ref.
         ImportError: What fsspec needs for the store is not installed.
     """
     for candidate in parse_name(name):
-        if candidate.may_be_table():
+        if candidate.may_be_table() or not candidate.lacks_suffix:
             table = _find(candidate, storage)
             if table is not None:
                 return table
@@ -140,9 +140,10 @@ def _find(candidate: TableName, storage: Storage) -> NamedTable | None:
         place = _placed(candidate.url, _ref_or_newest(candidate), storage)
         table = place.open(storage.use_index)
     except NotALanceTable as error:
-        if candidate.is_local or candidate.lacks_suffix:
+        if candidate.lacks_suffix:
             return None
-        # Where this is None, DuckDB says that it lacks an extension that reads the URL.
+        # Where this is None, DuckDB offers a name of its catalog that looks alike, or says that it
+        # lacks an extension that reads the URL.
         raise NotALanceTable(f"there is no Lance table of this name: {error}") from None
     except Exception as error:
         # Behind other names than `….lance` there may be anything, or nothing at all, and DuckDB may

@@ -96,6 +96,14 @@ def test_a_folder_of_tables_suggests_one(path: Path) -> None:
         lancefs.open(path.parent)
 
 
+def test_a_missing_table_suggests_those_beside_it(path: Path) -> None:
+    (path.parent / "orders.lance").mkdir()
+    with pytest.raises(NotALanceTable, match=r"it is empty; did you mean orders\.lance\?$"):
+        lancefs.open(path.parent / "order.lance")
+    with pytest.raises(NotALanceTable, match=r"it is empty$"):
+        lancefs.open(path.parent / "teas.lance")
+
+
 def test_a_missing_version_tag_or_branch_lists_those_that_are(path: Path) -> None:
     with pytest.raises(RefNotFound, match="no version 9; the table has 1, 2"):
         lancefs.open(path, version=9)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from lancefs.storage import Store
 from lancefs.storage.filesystems import open_url
 from lancefs.table.base_paths import BaseRules, TableFiles, confine
 from lancefs.table.manifest import Manifest
-from lancefs.table.not_a_table import enclosing_table
+from lancefs.table.not_a_table import enclosing_table, similar_hint
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import (
     Ref,
@@ -72,7 +71,9 @@ class Target:
         try:
             return resolve(self.store, self.ref)
         except NotALanceTable as error:
-            hint = self._hint() if "there is no such directory" in str(error) else ""
+            is_missing = "there is no such directory" in str(error)
+            # Of local tables, the error names similar ones; elsewhere that takes a request.
+            hint = similar_hint(self.store) if is_missing and not self.store.is_local else ""
             raise Failure(f"{error}{hint}") from error
 
     @cached_property
@@ -138,19 +139,6 @@ class Target:
         branches = [str(Ref(branch=branch)) for branch in list_branches(self.store)]
         versions = [str(file.version) for file in reversed(list_versions(self.store))]
         return ["latest", *tags, *branches, *versions]
-
-    def _hint(self) -> str:
-        """Name the table beside this path that was probably meant."""
-        parent, _, name = self.store.root.rpartition("/")
-        folder = Store(self.store.fs, parent or "/")
-        try:
-            # All tables have the ending in common, which makes no two names alike.
-            beside = {one.removesuffix(".lance"): one for one in folder.names() if one != name}
-            stems = difflib.get_close_matches(name.removesuffix(".lance"), beside, 3, 0.6)
-            near = [beside[stem] for stem in stems if folder.fs.isdir(folder.full(beside[stem]))]
-        except Exception:  # a hint only: whatever is wrong with the store is said elsewhere
-            return ""
-        return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 def parse_target(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 
@@ -36,11 +37,27 @@ def not_a_table(store: Store) -> NotALanceTable:
     names = store.names() if what is None else []
     if what is None and not names:
         hint = _FILE_HINT if _VERSIONED.search(store.root) else web_hint(store)
+        if store.is_local:  # elsewhere it would take a request
+            hint = hint or similar_hint(store)
         what = f"there is no such directory, or it is empty{hint}"
     around = enclosing_table(Store(store.fs, store.root.rpartition("/")[0]))
     if around is not None:
         what = f"lies in the Lance table {around}, whose path is expected"
     return NotALanceTable(f"{store.url()}: {what or _folder_kind(store, names)}")
+
+
+def similar_hint(store: Store) -> str:
+    """Name the directories beside a path where nothing is that were probably meant."""
+    parent, _, name = store.root.rpartition("/")
+    folder = Store(store.fs, parent or "/")
+    try:
+        # All tables have the ending in common, which makes no two names alike.
+        beside = {one.removesuffix(".lance"): one for one in folder.names() if one != name}
+        stems = difflib.get_close_matches(name.removesuffix(".lance"), beside, 3, 0.6)
+        near = [beside[stem] for stem in stems if folder.fs.isdir(folder.full(beside[stem]))]
+    except Exception:  # a hint only: whatever is wrong with the store is said elsewhere
+        return ""
+    return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 def enclosing_table(store: Store) -> str | None:

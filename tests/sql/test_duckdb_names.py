@@ -91,21 +91,32 @@ def test_a_table_in_a_directory_with_another_name_is_one(con: Any, tmp_path: Pat
 
 
 def test_a_name_that_is_no_table_is_left_to_others(con: Any, tmp_path: Path) -> None:
-    (tmp_path / "empty.lance").mkdir()
     parquet = tmp_path / "some.parquet"
     con.execute(f"COPY (SELECT 42 AS a) TO '{parquet}'")
     assert count(con, str(parquet)) == 1
     some_variable = con.sql("SELECT 1 AS a UNION ALL SELECT 2")
     assert con.execute("SELECT count(*) FROM some_variable").fetchone() == (2,)
     del some_variable
-    for name in (
-        tmp_path / "empty.lance",
-        tmp_path / "none.lance",
-        "nothing",
-        "memory://x/y",
-    ):
+    for name in (str(tmp_path / "none"), "nothing", "memory://x/y"):
         with pytest.raises(duckdb.CatalogException, match="does not exist"):
-            count(con, str(name))
+            count(con, name)
+
+
+@pytest.mark.parametrize("name", ["order.lance", "order.lance@v1", "empty.lance"])
+def test_a_path_without_a_table_says_so_and_what_is_beside_it(
+    con: Any, name: str, tmp_path: Path
+) -> None:
+    (tmp_path / "empty.lance").mkdir()
+    shutil.copytree(ORDERS, tmp_path / "orders.lance")
+    with pytest.raises(duckdb.Error, match="there is no Lance table of this name") as error:
+        count(con, str(tmp_path / name))
+    assert ("did you mean orders.lance?" in str(error.value)) == ("order.lance" in name)
+
+
+def test_a_path_without_a_table_may_mean_something_else(con: Any) -> None:
+    con.execute('DROP TABLE IF EXISTS "own.lance"')
+    query = """WITH "own.lance" AS (SELECT 42 AS a) SELECT count(*) FROM 'own.lance'"""
+    assert con.execute(query).fetchone() == (1,)
 
 
 @pytest.mark.parametrize("name", ["memory://x/y.lance", "memory://x/y.lance@v7"])
