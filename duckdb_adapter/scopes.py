@@ -11,7 +11,8 @@ import pyarrow as pa
 from duckdb_adapter.bind_callback import REBINDS
 from duckdb_adapter.duckdb_types import loses_filters
 from duckdb_adapter.engine_settings import NEEDED_SETTINGS, BindContext, is_descending
-from duckdb_adapter.functions import find_call
+from duckdb_adapter.functions import find_call, is_call
+from duckdb_adapter.identifiers import fold
 from duckdb_adapter.interrupts import QUERY_SCOPE
 from duckdb_adapter.paths import literal, quoted
 from duckdb_adapter.pinned_versions import NameUse
@@ -149,6 +150,13 @@ class Scope:
         except Exception as error:
             text = f"Invalid Input Error: {error}{self.storage.note}"
             raise duckdb.InvalidInputException(text) from error
+
+    def names_called(self, alias: str) -> Iterator[str]:
+        """Yield the names that were added whose table has this name without its folder."""
+        for name in self.names:
+            found = None if is_call(name) else self.find(name)
+            if found is not None and fold(found.alias) == fold(alias):
+                yield name
 
     @cached_property
     def _settings(self) -> _Settings | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from duckdb_adapter.paths import parse_name
+from duckdb_adapter.paths import literal, parse_name, quoted
 
 # Patterns of what may stand between words, comments too, none or some, and of a name or text. They
 # give nothing back of what they match, which would take long where nothing matches.
@@ -31,6 +31,7 @@ _AT = re.compile(
     rf"\({MAYBE_SPACE}(?P<unit>VERSION|TIMESTAMP){MAYBE_SPACE}=>",
     re.IGNORECASE,
 )
+_NO_ALIAS = re.compile(r'Referenced table "(?P<alias>.+?)" not found!', re.DOTALL)
 _NO_TIME_TRAVEL = "Catalog type does not support time travel"
 # Statements that change tables, by DuckDB's names.
 _CHANGES = {"CREATE", "INSERT", "DELETE", "UPDATE", "MERGE_INTO", "ALTER", "DROP"}
@@ -107,6 +108,25 @@ def versioned_names(statement: Any, message: str) -> dict[str, str]:
             f"only; write {advice}"
         )
     return found
+
+
+def unknown_alias(message: str) -> str | None:
+    """Return what a statement calls a table that DuckDB does not find; None of other messages."""
+    match = _NO_ALIAS.search(message)
+    return None if match is None else match["alias"]
+
+
+def alias_advice(name: str, alias: str) -> str:
+    """Say how a table that is named by its path gets a short name.
+
+    Args:
+        name: As it stands in SQL.
+        alias: The short name.
+    """
+    return (
+        f"Invalid Input Error: {name}: this database of DuckDB knows the table by its whole name "
+        f"only; write FROM {literal(name)} AS {quoted(alias)}"
+    )
 
 
 def _plain(part: str) -> str:

@@ -31,12 +31,14 @@ from duckdb_adapter.releases import is_new
 from duckdb_adapter.scopes import Scope, unknown_names
 from duckdb_adapter.secrets import SecretStorage
 from duckdb_adapter.statements import (
+    alias_advice,
     begins_transaction,
     created_table,
     is_refused_change,
     kind_of,
     refusal,
     target_of,
+    unknown_alias,
     versioned_names,
 )
 from duckdb_adapter.storage import reaching_with
@@ -341,6 +343,9 @@ class LanceConnection:
         name = self._refused(statement, message, scope)
         if name is not None:
             return refusal(name, statement)
+        alias = unknown_alias(message)
+        if alias is not None:
+            return next((alias_advice(one, alias) for one in scope.names_called(alias)), None)
         versioned = versioned_names(statement, message)
         return next((versioned[one] for one in versioned if scope.find(one) is not None), None)
 

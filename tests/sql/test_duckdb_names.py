@@ -194,6 +194,17 @@ def test_a_table_without_alias_goes_by_its_file_name() -> None:
     assert len(con.execute(f"SELECT o.city FROM '{ORDERS}' AS o LIMIT 1").fetchall()) == 1
 
 
+def test_a_wrapped_connection_says_how_a_table_gets_a_short_name() -> None:
+    con = connect("wrap")
+    for run in (con.execute, con.sql):
+        with pytest.raises(duckdb.Error, match=f"write FROM '{ORDERS}@v1' AS \"Orders\""):
+            run(f"SELECT Orders.city FROM '{ORDERS}@v1'")
+        for table in (f"'{ORDERS}'", f"lance_scan('{ORDERS}')"):
+            with pytest.raises(duckdb.BinderException, match='Referenced table "other" not found'):
+                run(f"SELECT other.city FROM {table}")
+    assert len(con.execute(f"SELECT o.city FROM '{ORDERS}' AS o LIMIT 1").fetchall()) == 1
+
+
 @needs_install
 def test_the_default_connection_and_cursors_know_tables_too() -> None:
     # In a process of its own: other tests may have opened the default connection before.
