@@ -77,6 +77,7 @@ _UNREACHABLE_NAMES = (
 )
 # What helps, at the end of messages.
 CHECK_ADDRESS = "; check the address, the network and the storage options"
+GIVE_CREDENTIALS = "; give the store credentials, or the storage option anon=true if it is public"
 
 # What messages of obstore go on with.
 _RUST_VALUES = "\n\nDebug source:\n"
@@ -167,10 +168,16 @@ def retry(call: Callable[[], T], url: str) -> T:
         except Exception as error:
             is_in_vain = tries.seconds > UNREACHABLE_PATIENCE and _is_unreachable(error)
             if is_last or is_in_vain or not is_transient(error):
-                advice = CHECK_ADDRESS if _is_unreachable(error) else ""
-                raise ReadFailed(f"{url}: {message_of(error)}{advice}") from cause(error, url)
+                text = f"{url}: {message_of(error)}{_advice(error)}"
+                raise ReadFailed(text) from cause(error, url)
             tries.note(error)
     raise AssertionError("the last attempt returns or raises")
+
+
+def _advice(error: BaseException) -> str:
+    if _is_unreachable(error):
+        return CHECK_ADDRESS
+    return GIVE_CREDENTIALS if _is_of_library(error, ("NoCredentials",)) else ""
 
 
 def _is_unreachable(error: BaseException) -> bool:

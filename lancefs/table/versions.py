@@ -15,7 +15,7 @@ from typing import NamedTuple, overload
 
 from lancefs.errors import CorruptFile, MissingFile, ReadFailed, RefNotFound
 from lancefs.storage import Store
-from lancefs.storage.retries import CHECK_ADDRESS
+from lancefs.storage.retries import CHECK_ADDRESS, GIVE_CREDENTIALS
 
 VERSIONS = "_versions"
 
@@ -112,8 +112,9 @@ def list_versions(store: Store, with_sizes: bool = True) -> VersionList:
             infos = {name: info for name, info in entries if info.get("type") != "directory"}
             names = list(infos)
     except ReadFailed as error:
-        is_far = str(error.args[0]).endswith(CHECK_ADDRESS)  # so that no version can be read
-        hint = "" if is_far else _listing_hint(store)
+        # Of a store that nothing can be read from, no version can be read either.
+        is_closed = str(error.args[0]).endswith((CHECK_ADDRESS, GIVE_CREDENTIALS))
+        hint = "" if is_closed else _listing_hint(store)
         raise ReadFailed(f"{error.args[0]}{hint}") from error
     # Of twenty digits, the highest are of the oldest version.
     v2 = _attached(sorted(_V2_NAMES.findall("/".join(["", *names, ""])), reverse=True))

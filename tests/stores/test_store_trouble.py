@@ -224,3 +224,17 @@ def test_a_folder_of_tables_is_listed_again_where_that_fails(home: Path) -> None
         LanceFileSystem(fo="/lake", fs=store, skip_instance_cache=True).ls("", detail=False)
     store.refused = 0
     store.store.clear()
+
+
+def test_missing_credentials_are_asked_for(
+    store: TroubledFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    botocore = pytest.importorskip("botocore.exceptions")
+
+    def without_credentials(*_: Any, **__: Any) -> None:
+        raise botocore.NoCredentialsError
+
+    monkeypatch.setattr(store, "ls", without_credentials)
+    with pytest.raises(ReadFailed, match=r"cannot be listed: .*; give the store credentials") as no:
+        open_in(store)
+    assert str(no.value).endswith("or the storage option anon=true if it is public")
