@@ -89,6 +89,28 @@ def test_the_first_batch_costs_no_more_than_itself(path: str, reads: list[Ranges
     assert reads == [[(0, BATCH)]]
 
 
+def test_rows_that_are_all_kept_are_not_cut_for_the_sake_of_the_first_ones(
+    tmp_path: Path, planned: list[tuple[Morsel, Morsel]]
+) -> None:
+    table, path = pa.table({"id": np.arange(2 * BATCH_ROWS + 5)}), str(tmp_path / "t.lance")
+    for _ in range(2):
+        lance.write_dataset(table, path, mode="append")
+    dataset = lancefs.open(path)
+    assert dataset.to_table()["id"].to_pylist() == 2 * table["id"].to_pylist()
+    assert dataset.count_rows(pc.field("id") > 5) == 2 * (len(table) - 6)
+    assert [read.rows for _, read in planned] == 4 * [len(table)]
+    assert next(dataset.to_batches()).num_rows == BATCH_ROWS
+    assert planned[4][1].rows == BATCH_ROWS
+
+
+def test_rows_are_read_for_a_filter_and_not_again_to_be_counted(
+    path: str, reads: list[Ranges]
+) -> None:
+    dataset = lancefs.open(path)
+    assert dataset.count_rows(pc.field("id") > 3) == dataset.count_rows() - 3
+    assert sum(lengths(reads)) == ROWS
+
+
 def test_morsels_grow_while_batches_keep_their_size(path: str, reads: list[Ranges]) -> None:
     batches = list(lancefs.open(path).to_batches(batch_size=BATCH))
     assert len(reads) < len(batches) / 10
@@ -107,10 +129,11 @@ def test_threads_read_what_takes_long_and_nothing_else(
         return original(self, morsel, pace)
 
     monkeypatch.setattr(MorselReader, "read", read)
+    tuned(first_bytes=1)
     assert lancefs.open(tmp_path / "t.lance").to_table().equals(table)
     assert len(readers) > 1
     readers.clear()
-    tuned(inline_seconds=3600)
+    tuned(inline_seconds=3600, first_bytes=1)
     assert lancefs.open(tmp_path / "t.lance").to_table().equals(table)
     assert readers == {threading.current_thread().name}
 
@@ -247,8 +270,9 @@ def test_what_is_tested_by_its_dictionary_counts_when_it_is_spelled_out(
 
 
 def test_a_morsel_of_deleted_rows_is_tested_by_nothing(
-    tmp_path: Path, planned: list[tuple[Morsel, Morsel]]
+    tmp_path: Path, planned: list[tuple[Morsel, Morsel]], tuned: Tune
 ) -> None:
+    tuned(first_bytes=1)
     rows = 200_000
     names = pa.array(["a", "b", "c"]).take(np.arange(rows) % 3)
     table = pa.table({"name": names, "id": np.arange(rows)})

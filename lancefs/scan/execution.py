@@ -19,7 +19,7 @@ import pyarrow as pa
 from lancefs.datafile.arrays import batch_bytes
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.row_ranges import count_rows
-from lancefs.errors import MemoryLimitExceeded
+from lancefs.errors import LanceError, MemoryLimitExceeded
 from lancefs.forks import cached_property
 from lancefs.scan.index_claims import WrongIndex
 from lancefs.scan.mapped_memory import Mapped
@@ -35,6 +35,7 @@ from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_readers import by_fragment, positions_of
 from lancefs.table.fragment_run import runs_with
 from lancefs.table.opening import open_together
+from lancefs.table.row_metadata import is_row_metadata
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
@@ -161,10 +162,7 @@ class Scan:
         settings = request.settings
         budget = settings.table_bytes if request.is_collected else settings.stream_bytes
         columns = len(request.fields) + len(request.filter_fields)
-        # With a filter, decoding takes longer than what the engine does with the rows that pass.
-        is_long = settings.starts_in_threads and request.filter is not None
-        starts_long = request.is_remote_bulk or is_long
-        pace = Pace(request.batch_rows, budget, columns, settings, starts_long)
+        pace = Pace(request.batch_rows, budget, columns, settings, self._first_rows())
         morsels = self._plan.morsels(fragments, first, pace)
         decoded = (
             decode_here(morsels, self._reader, pace)
@@ -177,6 +175,30 @@ class Scan:
         batches = self._cut(decoded if request.is_collected else self._give_back_memory(decoded))
         with self._keep_ranges():
             yield from _skip_and_limit(batches, skip, left)
+
+    def _first_rows(self) -> int:
+        """Return how many rows the first morsel may have; 0 for those of a batch."""
+        request, settings = self._request, self._request.settings
+        # With a filter, decoding takes longer than what the engine does with the rows that pass.
+        is_long = settings.starts_in_threads and request.filter is not None
+        if request.is_remote_bulk or is_long:
+            return settings.longest_morsel_rows
+        if not (request.is_collected and request.limit is None and request.fragments):
+            return 0
+        first = request.fragments[0]
+        if self._is_remote or first.physical_rows <= request.batch_rows:
+            return 0
+        # Nobody waits for the first rows: they are as many as are decoded in no time.
+        fields = [one for one in self._plain_reader.all_fields() if not is_row_metadata(one)]
+        try:
+            sizes = first.row_sizes(fields)
+        except LanceError:  # who decodes the rows says so, if anyone does
+            return 0
+        if sizes is None:
+            return 0
+        rows = first.physical_rows
+        fitting = int(settings.first_bytes * rows / max(sizes.bytes_of(0, rows), 1))
+        return min(fitting, settings.longest_morsel_rows)
 
     @contextmanager
     def _keep_ranges(self) -> Iterator[None]:

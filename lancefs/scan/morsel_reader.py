@@ -177,6 +177,8 @@ class MorselReader:
         if mask is None or rows == morsel.rows:
             columns |= self._read_others(morsel, columns, morsel.ranges)
             mask = None
+        elif len(columns) == len(request.fields):
+            pass  # the filter read all that is returned, or nothing is
         elif self._is_sparse(mask, rows) or request.blobs == "bytes":
             columns |= self._read_others(morsel, columns, _mask_ranges(mask, morsel.start))
         else:
@@ -204,7 +206,7 @@ class MorselReader:
             return DecodedMorsel(morsel, none, mask, 0)
         request = self.request
         forms = request.forms.only_dictionaries().with_dictionaries(by_item)
-        fields = self._all_fields()
+        fields = self.all_fields()
         columns = read_columns(request, morsel.fragment, fields, ranges, forms)
         tested = self._as_tested(columns, by_item)
         passed = condition.evaluate(self._filter_batch(tested, len(offsets)))
@@ -242,7 +244,7 @@ class MorselReader:
         request, settings, ranges = self.request, self.request.settings, as_ranges(offsets)
         most = settings.table_bytes if request.is_collected else settings.stream_bytes
         with counting() as counters, limited(most), self._budget():
-            columns = read_columns(request, source, self._all_fields(), ranges, AS_VALUES)
+            columns = read_columns(request, source, self.all_fields(), ranges, AS_VALUES)
             passed = condition.evaluate(self._filter_batch(columns, len(offsets)))
         if not passed.all():
             start = 0
@@ -320,9 +322,9 @@ class MorselReader:
         is_few = rows <= self.request.settings.few_candidates
         if not (morsel.is_picked and is_few) or self.request.blobs == "bytes":
             return self.request.filter_fields
-        return self._all_fields()
+        return self.all_fields()
 
-    def _all_fields(self) -> Sequence[Field]:
+    def all_fields(self) -> Sequence[Field]:
         """Return the columns of the filter and those to return, each once."""
         both = (*self.request.filter_fields, *self.request.fields)
         return list({field.id: field for field in both}.values())

@@ -18,12 +18,12 @@ class Pace:
     was decoded its real bytes correct the estimate and the length of the next morsels.
 
     Args:
-        batch_rows: Rows of the first morsel. Others have a multiple of it, half of it, or fewer
-            rows where half of it has clearly more bytes than the budget.
+        batch_rows: Rows of the first morsel, if nothing else is said. Others have a multiple of it,
+            half of it, or fewer rows where half of it has clearly more bytes than the budget.
         budget: Decoded bytes of a morsel.
         columns: Number of columns that are read.
         settings: What the scan is tuned by.
-        starts_long: Whether the first morsel may be as long as any other.
+        first_rows: Rows of the first morsel, if it has more than `batch_rows`.
     """
 
     def __init__(
@@ -32,13 +32,13 @@ class Pace:
         budget: int,
         columns: int,
         settings: ScanSettings,
-        starts_long: bool = False,
+        first_rows: int = 0,
     ) -> None:
         self._unit = batch_rows
         self._budget = budget
         self._columns = columns
         self._settings = settings
-        self.rows = self._round(settings.longest_morsel_rows) if starts_long else batch_rows
+        self.rows = max(self._round(first_rows), batch_rows) if first_rows else batch_rows
         self._last_bytes = 0  # of the last morsel
         # The factor by which dictionary values are taken to have fewer bytes than estimated. Pages
         # do not record how often a value occurs; the estimate assumes that all occur equally often.

@@ -34,6 +34,8 @@ class ScanSettings:
         stream_bytes: Decoded bytes of a morsel of a stream. With two threads five morsels are in
             memory: two being decoded, what decoding them takes, and the one being consumed.
         table_bytes: Decoded bytes of a morsel where all rows are kept anyway, as in `to_table`.
+        first_bytes: Decoded bytes of the first morsel where all rows are kept, if these are more
+            rows than a batch: it is decoded before threads start.
         table_run_rows: Rows of small fragments that are decoded as one where all rows are kept; a
             stream decodes a batch of them.
         first_run_rows: Rows of the first of these that a stream decodes, which may be all that is
@@ -89,6 +91,7 @@ class ScanSettings:
     blob_batch_rows: int = 256
     stream_bytes: int = 64 * 1024 * 1024 // 5
     table_bytes: int = 192 * 1024 * 1024
+    first_bytes: int = 8 * 1024 * 1024
     table_run_rows: int = 256 * 1024
     first_run_rows: int = 2 * 1024
     longest_morsel_rows: int = 1024 * 1024
