@@ -212,6 +212,12 @@ x = 3 / 2
 cast(i as bigint) = 7
 i::double = 7
 cast(id as string) = '3'
+cast(id as string) = '03' or cast(id as string) != '1'
+not cast(ubig as string) = '18446744073709551615'
+cast(i as string) in ('7', '-0', '99999999999999999999')
+cast(i as string) not in ('7', 'x')
+cast(i as double) > 6.5
+cast(cast(i as bigint) as string) = '7'
 cast(day as string) = '2026-01-02'
 cast(note as string) = 'Gent' or cast(note as string) like 'x%'
 cast(gift as int) = 1
@@ -494,3 +500,21 @@ def test_the_expression_reads_only_the_columns_that_the_text_names(table: LanceD
     filter = parse_filter("array_has(tags, city) or user.age > 3", table.manifest.fields)
     assert table.scanner(columns=["id"], filter=filter).to_table().num_rows > 0
     assert isinstance(filter, pc.Expression)
+
+
+@pytest.mark.parametrize(
+    ("cast", "plain"),
+    [
+        ("cast(id as string) = '3'", "id = 3"),
+        ("'3' != cast(id as string)", "id != 3"),
+        ("cast(id as string) in ('3', '4')", "id in (3, 4)"),
+        ("cast(id as double) >= 2.5", "id >= 2.5"),
+        ("cast(u as bigint) = 7", "u = 7"),
+        ("cast(cast(u as bigint) as string) = '7'", "u = 7"),
+    ],
+)
+def test_a_cast_of_whole_numbers_is_compared_as_these_are(
+    table: LanceDataset, cast: str, plain: str
+) -> None:
+    fields = table.manifest.fields
+    assert parse_filter(cast, fields).equals(parse_filter(plain, fields))

@@ -93,6 +93,7 @@ class Typed:
         depth: Operations inside each other.
         size: Operations in total.
         terms: Terms of the chain of ANDs or ORs that the expression is.
+        cast_from: The whole numbers that the values are a cast of; None for other values.
     """
 
     expression: pc.Expression
@@ -104,6 +105,7 @@ class Typed:
     depth: int = 1
     size: int = 1
     terms: int = 1
+    cast_from: Typed | None = None
 
     @property
     def compared(self) -> pc.Expression:

@@ -45,6 +45,7 @@ from lancefs.scan.sql_operands import (
     wide_decimal,
 )
 from lancefs.scan.sql_tokens import Refused
+from lancefs.scan.sql_uncast import without_cast
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
@@ -104,6 +105,7 @@ def compare(sign: str, left: Operand, right: Operand) -> Typed:
 def _compare_with_literal(sign: str, left: Typed, literal: Literal) -> pc.Expression:
     if literal.value is None or pa.types.is_null(left.type):
         return UNKNOWN
+    left, (literal,) = without_cast(left, [literal], sign in ("=", "!="))
     value = fit(literal, left.type, left.is_half)
     if has_units(left.type):
         return _compare_units(sign, left, value)
@@ -222,7 +224,8 @@ def is_in(left: Operand, items: Sequence[Operand]) -> Typed:
     values = [item for item in literals if item.value is not None]
     if pa.types.is_null(left.type) or not values:
         return condition(UNKNOWN, left)
-    wanted = _value_set(left, values)
+    left, compared = without_cast(left, values, is_equality=True)
+    wanted = _value_set(left, compared)
     found = left.compared.isin(wanted)
     if pa.types.is_floating(wanted.type) and pc.any(pc.is_nan(wanted)).as_py():
         found = found | pc.is_nan(left.compared)  # the set tells NaN from NaN with a sign
