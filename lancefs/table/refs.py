@@ -36,6 +36,7 @@ from lancefs.table.versions import (
     FIRST_DETACHED,
     VersionFile,
     describe,
+    latest,
     list_versions,
     pick,
     unlisted,
@@ -305,6 +306,8 @@ def _resolve(store: Store, ref: Ref) -> Resolved:
         if file is not None:
             return Resolved(where, file, branch, store)
     try:
+        if ref.version is None and ref.as_of is None:
+            return Resolved(where, latest(where), branch, store)
         versions = list_versions(where, with_sizes=False)
     except (NotALanceTable, ReadFailed) as error:
         file = None if ref.version is None else unlisted(where, ref.version)
@@ -319,10 +322,9 @@ def _resolve(store: Store, ref: Ref) -> Resolved:
         raise _no_branch(store, branch) from None
     if ref.as_of is not None:
         file = _as_of(where, versions, ref.as_of)
-    elif ref.version is not None:
-        file = pick(where, versions, ref.version, branch)
     else:
-        file = versions[-1]
+        assert ref.version is not None  # the newest one needs no list
+        file = pick(where, versions, ref.version, branch)
     return Resolved(where, file, branch, store)
 
 

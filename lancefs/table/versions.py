@@ -101,21 +101,31 @@ def list_versions(store: Store, with_sizes: bool = True) -> VersionList:
         CorruptFile: Both naming schemes occur, so that the latest version is undefined.
         ReadFailed: The store refused or failed.
     """
+    names, infos = _listed(store, with_sizes)
+    return VersionList(_in_order(store, names), infos)
+
+
+def _listed(
+    store: Store, with_sizes: bool
+) -> tuple[Sequence[str], Mapping[str, Mapping[str, object]]]:
+    """Return the names of the files beside manifests, and what the listing says of each."""
     # An earlier listing in the filesystem's cache may lack the newest version.
     store.refresh(VERSIONS)
-    infos: dict[str, Mapping[str, object]] = {}
     try:
         if store.is_local and not with_sizes:
-            names = store.file_names(VERSIONS)
-        else:
-            entries = store.entries(VERSIONS)
-            infos = {name: info for name, info in entries if info.get("type") != "directory"}
-            names = list(infos)
+            return store.file_names(VERSIONS), {}
+        entries = store.entries(VERSIONS)
     except ReadFailed as error:
         # Of a store that nothing can be read from, no version can be read either.
         is_closed = str(error.args[0]).endswith((CHECK_ADDRESS, GIVE_CREDENTIALS))
         hint = "" if is_closed else _listing_hint(store)
         raise ReadFailed(f"{error.args[0]}{hint}") from error
+    infos = {name: info for name, info in entries if info.get("type") != "directory"}
+    return list(infos), infos
+
+
+def _in_order(store: Store, names: Sequence[str]) -> Sequence[str]:
+    """Return the names of manifests among those of files, in the order of the versions."""
     # Of twenty digits, the highest are of the oldest version.
     v2 = _attached(sorted(_V2_NAMES.findall("/".join(["", *names, ""])), reverse=True))
     others = [name for name in names if len(name) != _V2_LENGTH]
@@ -126,7 +136,16 @@ def list_versions(store: Store, with_sizes: bool = True) -> VersionList:
         from lancefs.table.not_a_table import not_a_table
 
         raise not_a_table(store)
-    return VersionList(v1 or v2, infos)
+    return v1 or v2
+
+
+def _newest(names: Sequence[str]) -> str | None:
+    """Return the name of the newest manifest; None where only the order of all names tells it."""
+    first = min([name for name in names if len(name) == _V2_LENGTH], default="")
+    others = [name for name in names if len(name) != _V2_LENGTH]
+    if not _V2_NAME.fullmatch(first) or any(map(_V1_NAME.fullmatch, others)):
+        return None
+    return first if 0 <= _numbered(first)[0] < FIRST_DETACHED else None
 
 
 def _attached(names: Sequence[str]) -> Sequence[str]:
@@ -172,7 +191,9 @@ def _described(file: VersionFile, info: Mapping[str, object]) -> VersionFile:
 
 def latest(store: Store) -> VersionFile:
     """Return the newest version of a table, with one listing; raises as `list_versions` does."""
-    return list_versions(store, with_sizes=False)[-1]
+    names, infos = _listed(store, with_sizes=False)
+    newest = _newest(names)
+    return VersionList(_in_order(store, names) if newest is None else [newest], infos)[-1]
 
 
 def is_newest(store: Store, file: VersionFile) -> bool:

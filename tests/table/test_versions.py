@@ -119,6 +119,24 @@ def test_a_version_that_is_gone_is_not_the_newest_one(tmp_path: Path) -> None:
     assert not is_newest(store, file)
 
 
+@pytest.mark.parametrize(
+    "beside",
+    [
+        [],
+        [f"{2**64 - 1 - 2**63:020}.manifest"],  # detached
+        ["0000000000000000000x.manifest"],
+        ["!" * 20 + ".manifest", "12.manifest.tmp"],
+        ["\N{ARABIC-INDIC DIGIT ZERO}" * 20 + ".manifest"],
+        [f"{2**64:020}.manifest"],
+    ],
+)
+def test_the_newest_version_is_the_last_one_of_the_list(tmp_path: Path, beside: list[str]) -> None:
+    store = make(tmp_path, v2(9), v2(10), *beside)
+    (tmp_path / "_versions" / v2(11)).mkdir()
+    assert latest(store) == list_versions(store, with_sizes=False)[-1]
+    assert latest(store).version == 10
+
+
 def test_a_mixture_of_schemes_is_an_error(tmp_path: Path) -> None:
     store = make(tmp_path, "1.manifest", v2(2))
     with pytest.raises(CorruptFile, match=r"_versions: .*two schemes.*1\.manifest \(V1\)"):
