@@ -53,22 +53,26 @@ class Stored(IntEnum):
     FLAT = 1
     PACKED = 2  # inline bit-packing
     PACKED_APART = 3  # out-of-line bit-packing
-    RUNS = 4  # of levels of two bytes, and lengths of one
+    RUNS = 4  # of levels of two bytes or of values, and lengths of one
+    LONG_RUNS = 5  # of values, and lengths of two bytes
     # Plain signed numbers of 128 bits, of which `read_plain` gives the low 64 bits: the others
     # repeat their sign, but below nulls.
-    DECIMAL64 = 5
-    STRINGS = 6  # offsets and bytes
-    LOOKED_UP = 7  # indices, bit-packed inline, into a dictionary of strings
-    ZIPPED = 8  # strings of a full-zip page, each behind its level and its length
-    SKIPPED = 9  # levels that are known; their width is the number of their buffers, 1 or 2
+    DECIMAL64 = 6
+    STRINGS = 7  # offsets and bytes
+    LOOKED_UP = 8  # indices, bit-packed inline, into a dictionary of strings
+    ZIPPED = 9  # strings of a full-zip page, each behind its level and its length
+    SKIPPED = 10  # levels that are known; their width is the number of their buffers, 1 or 2
     # Pages without chunks (2.0): values in place of chunks, and in place of a table a bit for each
     # that tells whether it is valid; strings in place of chunks, and where they end in place of a
     # table; indices from 1 on in place of a table, and in place of chunks where items end, with as
     # many bits each as the width.
-    WHOLE = 10
-    ENDS = 11
-    INDEXED = 12
+    WHOLE = 11
+    ENDS = 12
+    INDEXED = 13
 
+
+# How values in runs are stored, and the bytes of the length of a run.
+RUN_LENGTHS = {Stored.RUNS: 1, Stored.LONG_RUNS: 2}
 
 # The columns of the table of pages that are positions.
 POSITIONS = [

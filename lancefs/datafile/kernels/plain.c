@@ -41,16 +41,30 @@ static int64_t read_indices(const Leaf *leaf, const int64_t *page, const int64_t
                             const uint8_t *chunk, int64_t length, int64_t count, int64_t within,
                             int64_t taken, int64_t at) {
     uint32_t indices[BLOCK];
+    const uint8_t *const all = (const uint8_t *)(uintptr_t)items[ADDRESS];
+    uint8_t *const out = leaf->out + at * leaf->width;
     Chunk opened;
-    if (page[VALUES] != PACKED ||
+    if ((page[VALUES] != PACKED && !length_width(page)) ||
         open_chunk(page, chunk, length, count, leaf->validity != NULL, &opened))
         return DAMAGED;
     const int64_t nulls = read_validity(page, opened, count, within, taken, at, leaf->validity);
-    if (nulls < 0 ||
-        unpack_indices(opened.values, page[BITS], count, within, taken, items[COUNT], indices))
+    if (nulls < 0)
         return DAMAGED;
-    look_up((const uint8_t *)(uintptr_t)items[ADDRESS], leaf->width, indices, taken,
-            leaf->out + at * leaf->width);
+    if (page[VALUES] == PACKED) {
+        if (unpack_indices(opened.values, page[BITS], count, within, taken, items[COUNT], indices))
+            return DAMAGED;
+        look_up(all, leaf->width, indices, taken, out);
+        return nulls;
+    }
+    Repeats repeats;
+    if (open_repeats(page, opened, count, within, &repeats))
+        return DAMAGED;
+    for (int64_t done = 0, some; done < taken; done += some) {
+        some = taken - done < BLOCK ? taken - done : BLOCK;
+        if (repeat_indices(&repeats, some, items[COUNT], indices))
+            return DAMAGED;
+        look_up(all, leaf->width, indices, some, out + done * leaf->width);
+    }
     return nulls;
 }
 

@@ -20,6 +20,7 @@ from lancefs.datafile.kernels.calls import c_function, twin_of
 from lancefs.datafile.kernels.lookup import take
 from lancefs.datafile.kernels.pages import PageParts
 from lancefs.datafile.kernels.points import (
+    RUN_LENGTHS,
     PageColumn,
     Pieces,
     Stored,
@@ -124,8 +125,8 @@ def _take_plain(
     if is_decimal64:
         values = _low_halves(values, taken.invalid)
     if items is not None:
-        if page[PageColumn.VALUES] != Stored.PACKED:
-            raise CorruptFile("the indices into a dictionary are not packed")
+        if page[PageColumn.VALUES] not in (Stored.PACKED, *RUN_LENGTHS):
+            raise CorruptFile("the indices into a dictionary are neither packed nor runs")
         values = take(items, values.view(dtype_of(int(page[PageColumn.BITS]) // 8))).view(np.uint8)
     return taken._replace(values=values, looked_at=(taken.looked_at[0], 2))
 

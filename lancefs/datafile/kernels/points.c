@@ -145,10 +145,113 @@ int unpack_indices(Buffer buffer, int64_t bits, int64_t count, int64_t within, i
     return most < (uint64_t)limit ? 0 : DAMAGED;
 }
 
+/* Come to a run with values that are not passed; return DAMAGED where none is left. */
+static inline int next_repeats(Repeats *repeats) {
+    while (repeats->left == 0) {
+        if (repeats->run == repeats->count)
+            return DAMAGED;
+        repeats->value = load(repeats->values + repeats->run * repeats->width, repeats->width);
+        repeats->left = (int64_t)load(
+            repeats->lengths + repeats->run++ * repeats->length_width, repeats->length_width);
+    }
+    return 0;
+}
+
+static int skip_repeats(Repeats *repeats, int64_t count) {
+    while (count > 0) {
+        if (next_repeats(repeats))
+            return DAMAGED;
+        const int64_t some = count < repeats->left ? count : repeats->left;
+        repeats->left -= some;
+        count -= some;
+    }
+    return 0;
+}
+
+int open_repeats(const int64_t *page, Chunk chunk, int64_t count, int64_t within, Repeats *repeats) {
+    const int64_t width = page[BITS] / 8, each = length_width(page);
+    int64_t values = 0;
+    if (width < 1 || width > 8 || each < 1 || chunk.values.size % width || chunk.lengths.size % each)
+        return DAMAGED;
+    const int64_t runs = chunk.lengths.size / each;
+    if (chunk.values.size / width != runs)
+        return DAMAGED;
+    for (int64_t run = 0; run < runs; run++) /* the last ones may reach beyond the chunk */
+        values += (int64_t)load(chunk.lengths.data + run * each, each);
+    *repeats = (Repeats){chunk.values.data, chunk.lengths.data, width, each, runs, 0, 0, 0};
+    return values < count ? DAMAGED : skip_repeats(repeats, within);
+}
+
+#define REPEAT(WORD)                                                                               \
+    for (int64_t i = 0; i < times; i++) {                                                          \
+        const WORD word = (WORD)value;                                                             \
+        memcpy(to + (size_t)i * sizeof word, &word, sizeof word);                                  \
+    }                                                                                              \
+    break;
+
+static void repeat_value(uint8_t *to, uint64_t value, int64_t width, int64_t times) {
+    switch (width) {
+    case 1:
+        REPEAT(uint8_t)
+    case 2:
+        REPEAT(uint16_t)
+    case 4:
+        REPEAT(uint32_t)
+    default:
+        REPEAT(uint64_t)
+    }
+}
+
+/* Write the next `taken` values of runs. */
+static int repeat_values(Repeats *repeats, int64_t taken, uint8_t *to) {
+    for (int64_t some; taken > 0; taken -= some) {
+        if (next_repeats(repeats))
+            return DAMAGED;
+        some = taken < repeats->left ? taken : repeats->left;
+        repeat_value(to, repeats->value, repeats->width, some);
+        repeats->left -= some;
+        to += some * repeats->width;
+    }
+    return 0;
+}
+
+int repeat_indices(Repeats *repeats, int64_t taken, int64_t limit, uint32_t *indices) {
+    for (int64_t some; taken > 0; taken -= some) {
+        if (next_repeats(repeats) || repeats->value >= (uint64_t)limit)
+            return DAMAGED;
+        some = taken < repeats->left ? taken : repeats->left;
+        repeat_value((uint8_t *)indices, repeats->value, sizeof *indices, some);
+        repeats->left -= some;
+        indices += some;
+    }
+    return 0;
+}
+
+/* Write the values of the wanted rows of a chunk of runs, whose first row is `first`. */
+static int write_repeats(const int64_t *page, Chunk chunk, int64_t count, int64_t first,
+                         const int64_t *rows, int64_t start, int64_t stop, uint8_t *out) {
+    Repeats repeats;
+    if (open_repeats(page, chunk, count, rows[start] - first, &repeats))
+        return DAMAGED;
+    for (int64_t i = start; i < stop; i++) {
+        if ((i > start && skip_repeats(&repeats, rows[i] - rows[i - 1])) || next_repeats(&repeats))
+            return DAMAGED;
+        repeat_value(out + i * repeats.width, repeats.value, repeats.width, 1);
+    }
+    return 0;
+}
+
 /* Write the values of `taken` rows of a chunk from the row at position `within` on. */
-static int write_dense_values(const int64_t *page, Buffer buffer, int64_t count, int64_t within,
+static int write_dense_values(const int64_t *page, Chunk chunk, int64_t count, int64_t within,
                               int64_t taken, uint8_t *out, int64_t at) {
     const int64_t bits = page[BITS], bytes = bits / 8;
+    const Buffer buffer = chunk.values;
+    if (length_width(page)) {
+        Repeats repeats;
+        if (open_repeats(page, chunk, count, within, &repeats))
+            return DAMAGED;
+        return repeat_values(&repeats, taken, out + at * bytes);
+    }
     if (page[VALUES] == PACKED) {
         const int64_t width = inline_width(buffer, bits, count);
         if (width < 0)
@@ -174,11 +277,14 @@ static int write_dense_values(const int64_t *page, Buffer buffer, int64_t count,
 }
 
 /* Write the values of the wanted rows of a chunk, whose first row is `first`. */
-static int write_values(const int64_t *page, Buffer buffer, int64_t count, int64_t first,
+static int write_values(const int64_t *page, Chunk chunk, int64_t count, int64_t first,
                         const int64_t *rows, int64_t start, int64_t stop, uint8_t *out) {
     const int64_t bits = page[BITS], bytes = bits / 8, dense = in_a_row(rows, start, stop);
+    const Buffer buffer = chunk.values;
     if (dense)
-        return write_dense_values(page, buffer, count, rows[start] - first, dense, out, start);
+        return write_dense_values(page, chunk, count, rows[start] - first, dense, out, start);
+    if (length_width(page))
+        return write_repeats(page, chunk, count, first, rows, start, stop, out);
     if (page[VALUES] == PACKED) {
         const int64_t width = inline_width(buffer, bits, count);
         if (width < 0)
@@ -208,7 +314,8 @@ int open_chunk(const int64_t *page, const uint8_t *chunk, int64_t length, int64_
     const int64_t buffers = is_skipped ? page[WIDTH] : has_levels; /* of levels */
     if (buffers < 0 || buffers > 2 || (is_skipped && is_nullable))
         return DAMAGED;
-    const int64_t header = 2 + LEVEL * buffers + page[ENTRY];
+    const int has_runs = length_width(page) > 0;
+    const int64_t sizes = 2 + LEVEL * buffers, header = sizes + (1 + has_runs) * page[ENTRY];
     if (length < header)
         return DAMAGED;
     int64_t at = align(header);
@@ -223,8 +330,15 @@ int open_chunk(const int64_t *page, const uint8_t *chunk, int64_t length, int64_
             return DAMAGED;
         at = align(at + opened->levels.size);
     }
-    const int64_t size = (int64_t)load(chunk + header - page[ENTRY], page[ENTRY]);
+    const int64_t size = (int64_t)load(chunk + sizes, page[ENTRY]);
     opened->values = (Buffer){chunk + at, size};
+    opened->lengths = (Buffer){NULL, 0};
+    if (has_runs) {
+        const int64_t runs = (int64_t)load(chunk + sizes + page[ENTRY], page[ENTRY]);
+        const int64_t behind = align(at + size);
+        opened->lengths = (Buffer){chunk + behind, runs};
+        return behind + runs > length ? DAMAGED : 0;
+    }
     return at + size > length ? DAMAGED : 0;
 }
 
@@ -235,7 +349,7 @@ int64_t read_dense_chunk(const int64_t *page, const uint8_t *chunk, int64_t leng
     if (open_chunk(page, chunk, length, count, validity != NULL, &opened))
         return DAMAGED;
     const int64_t nulls = read_validity(page, opened, count, within, taken, at, validity);
-    if (nulls < 0 || write_dense_values(page, opened.values, count, within, taken, out, at))
+    if (nulls < 0 || write_dense_values(page, opened, count, within, taken, out, at))
         return DAMAGED;
     return nulls;
 }
@@ -259,7 +373,7 @@ static int64_t read_chunk(Piece piece, const int64_t *page, const uint8_t *chunk
     else if (page[VALUES] == LOOKED_UP)
         refused = write_items(piece, page, values, count, first, rows, start, stop, out);
     else
-        refused = write_values(page, values, count, first, rows, start, stop, out);
+        refused = write_values(page, opened, count, first, rows, start, stop, out);
     return refused ? DAMAGED : nulls;
 }
 

@@ -10,7 +10,7 @@
 enum { FIRST_ROW, ROWS, TABLE, TABLE_END, CHUNKS, CHUNKS_END, ENTRY, VALUES, BITS, LEVELS, WIDTH };
 enum { ITEMS = WIDTH + 1, ITEMS_END, ITEM_COUNT, PAGE_COLUMNS };
 /* How values and levels are stored. */
-enum { NONE, FLAT, PACKED, PACKED_APART, RUNS, DECIMAL64, STRINGS, LOOKED_UP, ZIPPED, SKIPPED };
+enum { NONE, FLAT, PACKED, PACKED_APART, RUNS, LONG_RUNS, DECIMAL64, STRINGS, LOOKED_UP, ZIPPED, SKIPPED };
 enum { WHOLE = SKIPPED + 1, ENDS, INDEXED };
 
 #define LEVEL 2 /* bytes of a level */
@@ -56,11 +56,23 @@ typedef struct {
     int64_t start, end;
 } Span;
 
-/* The levels of a chunk, and its values. */
+/* The levels of a chunk, its values, and the lengths of runs of these. */
 typedef struct {
-    Buffer levels, values;
+    Buffer levels, values, lengths;
     int has_levels;
 } Chunk;
+
+/* Runs of values, of which those before `run` are passed but for `left` values of the last one. */
+typedef struct {
+    const uint8_t *values, *lengths;
+    int64_t width, length_width, count, run, left;
+    uint64_t value;
+} Repeats;
+
+/* Return the bytes of the length of a run of values; 0 for values that are not in runs. */
+static inline int64_t length_width(const int64_t *page) {
+    return page[VALUES] == RUNS ? 1 : page[VALUES] == LONG_RUNS ? 2 : 0;
+}
 
 /* Find the buffers of a chunk of `length` bytes. */
 int open_chunk(const int64_t *page, const uint8_t *chunk, int64_t length, int64_t count,
@@ -82,6 +94,12 @@ int64_t pick_validity(const int64_t *page, Chunk chunk, int64_t count, int64_t f
 int64_t read_dense_chunk(const int64_t *page, const uint8_t *chunk, int64_t length, int64_t count,
                          int64_t within, int64_t taken, uint8_t *out, int64_t at,
                          uint8_t *validity);
+
+/* Find the runs of the `count` values of a chunk, and pass over `within` of them. */
+int open_repeats(const int64_t *page, Chunk chunk, int64_t count, int64_t within, Repeats *repeats);
+
+/* Write the next `taken` indices of runs, which are below `limit`. */
+int repeat_indices(Repeats *repeats, int64_t taken, int64_t limit, uint32_t *indices);
 
 /* Unpack `taken` indices of a block from the one at position `within` on, which are below `limit`. */
 int unpack_indices(Buffer buffer, int64_t bits, int64_t count, int64_t within, int64_t taken,

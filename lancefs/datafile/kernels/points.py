@@ -23,6 +23,7 @@ from lancefs.datafile.kernels.calls import SLACK, c_function, twin_of
 from lancefs.datafile.kernels.chunks import find_buffers, read_table
 from lancefs.datafile.kernels.fsst import SymbolTable, decode_fsst
 from lancefs.datafile.kernels.pages import POSITIONS as POSITIONS
+from lancefs.datafile.kernels.pages import RUN_LENGTHS as RUN_LENGTHS
 from lancefs.datafile.kernels.pages import PageColumn as PageColumn
 from lancefs.datafile.kernels.pages import Stored as Stored
 from lancefs.datafile.kernels.pages import TakenRows as TakenRows
@@ -244,9 +245,15 @@ def take_chunks(table: Bytes, data: Bytes, page: Ints, rows: Ints) -> TakenRows:
     buffers = int(page[column.WIDTH]) if is_skipped else int(has_levels)
     if not 0 <= buffers <= 2:
         raise CorruptFile(f"{buffers} buffers of levels in a chunk")
-    levels, begins, ends = find_buffers(data, starts, sizes, (*[2] * buffers, width))
+    length_width = RUN_LENGTHS.get(Stored(page[column.VALUES]))
+    widths = (*[2] * buffers, *[width] * (1 if length_width is None else 2))
+    levels, begins, ends = find_buffers(data, starts, sizes, widths)
     wanted = (np.cumsum(counts) - counts)[positions] + within
-    values = _values(data, begins[-1], ends[-1], counts, wanted, page)
+    if length_width is not None:
+        runs = begins[buffers:], ends[buffers:], (int(page[column.BITS]) // 8, length_width)
+        values = _repeated(data, *runs, counts)[wanted].view(np.uint8)
+    else:
+        values = _values(data, begins[-1], ends[-1], counts, wanted, page)
     invalid = np.zeros(len(rows), np.bool_)
     if has_levels:
         if np.any(levels != counts):
@@ -333,6 +340,32 @@ def _values(data: Bytes, starts: Ints, ends: Ints, counts: Ints, wanted: Ints, p
         return bit
     begins = starts[chunk] + within * (bits // 8)
     return gather(data, begins, begins + bits // 8)
+
+
+def _repeated(
+    data: Bytes, starts: Ints, ends: Ints, widths: tuple[int, int], counts: Ints
+) -> Array:
+    """Return all values of chunks of runs.
+
+    Args:
+        data: Bytes that hold the chunks.
+        starts: Where the values of the runs begin in each chunk, and where their lengths do.
+        ends: Where they end.
+        widths: Bytes of a value, and of a length.
+        counts: Number of values of each chunk.
+
+    Raises:
+        CorruptFile: The runs are damaged.
+    """
+    sizes = ends - starts
+    runs = sizes // np.array(widths)[:, None]
+    if np.any(runs[0] != runs[1]) or np.any(sizes % np.array(widths)[:, None]):
+        raise CorruptFile("a chunk has more or fewer run values than run lengths")
+    values, lengths = (
+        gather(data, *bounds).view(f"<u{width}")
+        for *bounds, width in zip(starts, ends, widths, strict=True)
+    )
+    return expand(values, lengths, runs[0], counts)
 
 
 def _items(data: Bytes, indices: Array, page: Ints) -> Ints:

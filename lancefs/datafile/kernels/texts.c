@@ -193,15 +193,11 @@ static void copy_items(Leaf *leaf, const int64_t *part, const uint32_t *indices,
     leaf->size = size;
 }
 
-/* Write the items that indices of a chunk point at; a null has no bytes. */
-static int write_items(Leaf *leaf, const int64_t *page, const int64_t *part, Buffer buffer,
-                       int64_t count, int64_t within, int64_t taken, int64_t at, int64_t nulls) {
-    uint32_t indices[BLOCK];
+/* Write the items that up to BLOCK indices point at; a null has no bytes. */
+static void write_indexed(Leaf *leaf, const int64_t *part, const uint32_t *indices, int64_t taken,
+                          int64_t at, int64_t nulls) {
     int32_t lengths[BLOCK];
     const int32_t *const items = (const int32_t *)(uintptr_t)part[FIRST];
-    if (part[KIND] != DICTIONARY ||
-        unpack_indices(buffer, page[BITS], count, within, taken, part[COUNT], indices))
-        return DAMAGED;
     int64_t size = 0;
     for (int64_t i = 0; i < taken; i++) {
         const int64_t row = at + i, is_valid = !nulls || leaf->validity[row / 8] >> (row % 8) & 1;
@@ -212,6 +208,30 @@ static int write_items(Leaf *leaf, const int64_t *page, const int64_t *part, Buf
         copy_items(leaf, part, indices, lengths, taken, at);
     else
         leaf->size += size;
+}
+
+/* Write the items that indices of a chunk point at. */
+static int write_items(Leaf *leaf, const int64_t *page, const int64_t *part, Chunk chunk,
+                       int64_t count, int64_t within, int64_t taken, int64_t at, int64_t nulls) {
+    uint32_t indices[BLOCK];
+    const int64_t limit = part[COUNT];
+    if (part[KIND] != DICTIONARY)
+        return DAMAGED;
+    if (!length_width(page)) {
+        if (unpack_indices(chunk.values, page[BITS], count, within, taken, limit, indices))
+            return DAMAGED;
+        write_indexed(leaf, part, indices, taken, at, nulls);
+        return 0;
+    }
+    Repeats repeats;
+    if (open_repeats(page, chunk, count, within, &repeats))
+        return DAMAGED;
+    for (int64_t done = 0, some; done < taken; done += some) {
+        some = taken - done < BLOCK ? taken - done : BLOCK;
+        if (repeat_indices(&repeats, some, limit, indices))
+            return DAMAGED;
+        write_indexed(leaf, part, indices, some, at + done, nulls);
+    }
     return 0;
 }
 
@@ -227,10 +247,10 @@ static int64_t read_chunk(void *to, const int64_t *page, const uint8_t *chunk, i
     int refused = DAMAGED;
     if (nulls < 0)
         return DAMAGED;
-    const int is_coded = page[VALUES] == PACKED || page[VALUES] == LOOKED_UP;
+    const int is_coded = page[VALUES] == PACKED || page[VALUES] == LOOKED_UP || length_width(page);
     leaf->is_utf8 &= is_coded && part[IS_UTF8];
     if (is_coded)
-        refused = write_items(leaf, page, part, opened.values, count, within, taken, at, nulls);
+        refused = write_items(leaf, page, part, opened, count, within, taken, at, nulls);
     else if (page[VALUES] == STRINGS && part[KIND] == SYMBOLS)
         refused = write_codes(leaf, part, opened.values, width, count, within, taken, at);
     else if (page[VALUES] == STRINGS)

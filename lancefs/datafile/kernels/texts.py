@@ -22,6 +22,7 @@ from lancefs.datafile.kernels.lookup import take_strings
 from lancefs.datafile.kernels.pages import PageParts
 from lancefs.datafile.kernels.plain import SCRATCH
 from lancefs.datafile.kernels.points import (
+    RUN_LENGTHS,
     PageColumn,
     Stored,
     rows_by_page,
@@ -178,10 +179,10 @@ def _take_texts(
     begin, end, start, stop = page[PageColumn.TABLE : PageColumn.CHUNKS_END + 1].tolist()
     if not (0 <= begin <= end <= len(tables) and 0 <= start <= stop <= len(data)):
         raise CorruptFile(f"the chunks of a page leave its {len(data)} bytes")
-    is_coded = page[PageColumn.VALUES] in (Stored.PACKED, Stored.LOOKED_UP)
+    is_coded = page[PageColumn.VALUES] in (Stored.PACKED, Stored.LOOKED_UP, *RUN_LENGTHS)
     if not is_coded and page[PageColumn.VALUES] != Stored.STRINGS:
         raise CorruptFile("a page of strings is stored as something else")
-    if is_coded:
+    if page[PageColumn.VALUES] == Stored.LOOKED_UP:
         page = page.copy()
         page[PageColumn.VALUES] = Stored.PACKED
     taken = take_chunks(tables[begin:end], data, page, rows)

@@ -18,7 +18,7 @@ import numpy as np
 from lancefs.datafile.blocks import Ints
 from lancefs.datafile.container import ColumnPages, Page
 from lancefs.datafile.kernels.levels import LEVEL_POSITIONS, MAX_MEANINGS, LevelColumn
-from lancefs.datafile.kernels.points import POSITIONS, PageColumn, Stored
+from lancefs.datafile.kernels.points import POSITIONS, RUN_LENGTHS, PageColumn, Stored
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.leaf_columns import LeafField
 from lancefs.datafile.v2_1.levels import Layer, visible_levels
@@ -164,7 +164,9 @@ def _other_buffers(description: MiniBlock, page: Page) -> tuple[ByteRange, ByteR
 def _plan_page(description: MiniBlock, bits: int, layers: tuple[Layer, ...]) -> _StoredPage | None:
     """Return what a description tells; None where the kernel does not support such pages."""
     own, values = description.layers, plan_values(description, bits)
-    if values is None or [one.is_list for one in own] != [one.is_list for one in layers]:
+    if values is None or values.stored in RUN_LENGTHS:  # the kernel of levels knows one buffer
+        return None
+    if [one.is_list for one in own] != [one.is_list for one in layers]:
         return None
     if description.has_rep != (description.top > 0):
         return None

@@ -206,9 +206,10 @@ def plan_values(description: MiniBlock, bits: int) -> _ValuePlan | None:
         description: The description of the page.
         bits: Bits of a value; see `value_bits`.
     """
-    if description.buffers != 1 or (bits == CODED and not description.has_dictionary):
-        return None
     encoding = description.layout.value_compression
+    buffers = 2 if encoding.WhichOneof("compression") == "rle" else 1
+    if description.buffers != buffers or (bits == CODED and not description.has_dictionary):
+        return None
     if description.has_dictionary:
         return _plan_indices(encoding, description.layout.dictionary, bits)
     if bits == DECIMAL64:
@@ -228,6 +229,10 @@ def plan_values(description: MiniBlock, bits: int) -> _ValuePlan | None:
 def _plan_indices(
     encoding: CompressiveEncoding, items: CompressiveEncoding, bits: int
 ) -> _ValuePlan | None:
+    if encoding.WhichOneof("compression") == "rle":
+        width = _flat_bits(encoding.rle.values) or 0
+        stored = _stored_as(encoding, width)
+        return None if stored is None else _ValuePlan(PointForm.INDICES, width, stored, width)
     width = int(encoding.inline_bitpacking.uncompressed_bits_per_value)
     if width not in _WIDTHS or _stored_as(encoding, width) is not Stored.PACKED:
         return None
@@ -280,7 +285,7 @@ def stored_levels(encoding: CompressiveEncoding) -> tuple[int, int] | None:
 
 
 def _stored_as(encoding: CompressiveEncoding, bits: int) -> Stored | None:
-    """Return how values of so many bits are stored, if they are plain, or bit-packed."""
+    """Return how values of so many bits are stored, if they are plain, bit-packed or in runs."""
     match encoding.WhichOneof("compression"):
         case "flat":
             is_supported = _flat_bits(encoding) == bits and (bits == 1 or bits % 8 == 0)
@@ -293,6 +298,11 @@ def _stored_as(encoding: CompressiveEncoding, bits: int) -> Stored | None:
         case "inline_bitpacking" if not encoding.inline_bitpacking.HasField("values"):
             packed = encoding.inline_bitpacking.uncompressed_bits_per_value
             return Stored.PACKED if packed == bits and bits in _WIDTHS else None
+        case "rle":
+            runs = {8: Stored.RUNS, 16: Stored.LONG_RUNS}.get(
+                _flat_bits(encoding.rle.run_lengths) or 0
+            )
+            return runs if _flat_bits(encoding.rle.values) == bits and bits in _WIDTHS else None
         case _:
             return None
 

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from lancefs.datafile.buffers import dtype_of
 from lancefs.datafile.kernels import fsst
 from lancefs.datafile.kernels.plain import ItemParts
-from lancefs.datafile.kernels.points import PageColumn, Stored
+from lancefs.datafile.kernels.points import RUN_LENGTHS, PageColumn, Stored
 
-_VALUES = [Stored.FLAT, Stored.PACKED, Stored.STRINGS, Stored.LOOKED_UP, Stored.ZIPPED]
-_NUMBERS = [Stored.FLAT, Stored.PACKED, Stored.DECIMAL64, Stored.LOOKED_UP]  # of plain columns
+_CHUNKED = [Stored.FLAT, Stored.PACKED, *RUN_LENGTHS, Stored.LOOKED_UP]
+_VALUES = [*_CHUNKED, Stored.STRINGS, Stored.ZIPPED]
+_NUMBERS = [*_CHUNKED, Stored.DECIMAL64]  # of plain columns
 _WHOLE = [Stored.WHOLE, Stored.ENDS, Stored.INDEXED]  # pages without chunks
 _TEXTS = (Stored.STRINGS, Stored.LOOKED_UP, Stored.ZIPPED, Stored.ENDS, Stored.INDEXED)
 LEVELS = [*range(Stored.NONE, Stored.PACKED_APART + 1), Stored.RUNS, Stored.SKIPPED]
@@ -53,7 +54,7 @@ def rows_of_plain_pages(draw: st.DrawFn) -> tuple[Any, ...]:
         )
         first = len(pages)
         pages += pages_of_leaf(draw, source, file, rows, (values, bits), levels)
-        if values is Stored.LOOKED_UP:
+        if values is Stored.LOOKED_UP or (values in RUN_LENGTHS and draw(st.booleans())):
             bits = draw(st.sampled_from([8, 16, 24, 32, 64, 128]))
             pages[first:] = [_as_packed(page) for page in pages[first:]]
             dictionaries += [_items_of(source, page, bits // 8) for page in pages[first:]]
@@ -76,6 +77,8 @@ def rows_of_plain_pages(draw: st.DrawFn) -> tuple[Any, ...]:
 
 def _as_packed(page: tuple[int, ...]) -> tuple[int, ...]:
     """Return a page of indices as it is read where its items are given."""
+    if page[PageColumn.VALUES] in RUN_LENGTHS:
+        return page
     return (*page[: PageColumn.VALUES], Stored.PACKED, *page[PageColumn.VALUES + 1 :])
 
 
@@ -351,6 +354,9 @@ def _chunk(
     levels: tuple[Stored, int],
 ) -> bytes:
     values, buffers = _stored_values(source, count, *stored), []
+    lengths = b""
+    if stored[0] in RUN_LENGTHS:
+        values, lengths = _runs(source, count, *stored)
     head = count.to_bytes(2, "little")
     if levels[0] is Stored.SKIPPED:
         buffers = [source.bytes(int(source.integers(0, 20))) for _ in range(min(levels[1], 2))]
@@ -361,7 +367,21 @@ def _chunk(
     if entry == 2 and len(values) > 28_000:  # with levels, what an entry cannot say: cut short
         values = values[: 1 << 14]
     head += len(values).to_bytes(entry, "little")
-    return b"".join(map(padded, [head, *buffers, values]))
+    if stored[0] in RUN_LENGTHS:
+        head += len(lengths).to_bytes(entry, "little")
+    return b"".join(map(padded, [head, *buffers, values, lengths]))
+
+
+def _runs(
+    source: np.random.Generator, count: int, stored: Stored, bits: int, items: int
+) -> tuple[bytes, bytes]:
+    """Return the values of runs, which may be indices of items, and their lengths."""
+    lengths = source.integers(0, source.choice([2, 20, 256]), count + 1)
+    least = int(np.searchsorted(np.cumsum(lengths), count)) + 1
+    some = max(least + int(source.choice([0, 0, 0, 3, -1])), 0)  # too many, or too few
+    lengths = lengths[:some].astype(f"<u{RUN_LENGTHS[stored]}")
+    values = source.integers(0, items + int(source.random() < 0.05), len(lengths))
+    return values.astype(f"<u{bits // 8}").tobytes(), lengths.tobytes()
 
 
 def padded(part: bytes) -> bytes:
@@ -372,6 +392,8 @@ def _stored_values(
     source: np.random.Generator, count: int, values: Stored, bits: int, items: int
 ) -> bytes:
     match values:
+        case Stored.RUNS | Stored.LONG_RUNS:
+            return b""
         case Stored.FLAT:
             return source.bytes((count * bits + 7) // 8)
         case Stored.DECIMAL64:

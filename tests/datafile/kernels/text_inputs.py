@@ -10,10 +10,10 @@ from point_inputs import LEVELS, WrittenBytes, damage, pages_of_leaf, range_of
 
 from lancefs.datafile.kernels.calls import SLACK
 from lancefs.datafile.kernels.fsst import SymbolTable
-from lancefs.datafile.kernels.points import Stored
+from lancefs.datafile.kernels.points import RUN_LENGTHS, Stored
 from lancefs.datafile.kernels.texts import PageItems, TextParts
 
-_VALUES = [Stored.STRINGS, Stored.PACKED, Stored.LOOKED_UP, Stored.ZIPPED]
+_VALUES = [Stored.STRINGS, Stored.PACKED, *RUN_LENGTHS, Stored.LOOKED_UP, Stored.ZIPPED]
 _STRINGS = (Stored.STRINGS, Stored.ZIPPED)
 _ROOMS = [0, 100, 5000, 500_000]
 
