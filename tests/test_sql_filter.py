@@ -16,8 +16,10 @@ import lancefs
 from lancefs.errors import ColumnNotFound, InvalidFilter
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.conditions import Condition
-from lancefs.scan.expressions import columns_of, values_of
+from lancefs.scan.expressions import columns_of, evaluate, values_of
+from lancefs.scan.row_functions import remainder
 from lancefs.scan.sql_filter import parse_filter
+from lancefs.scan.sql_literals import unit_bounds
 
 
 @pytest.fixture(scope="module")
@@ -518,3 +520,16 @@ def test_a_cast_of_whole_numbers_is_compared_as_these_are(
 ) -> None:
     fields = table.manifest.fields
     assert parse_filter(cast, fields).equals(parse_filter(plain, fields))
+
+
+@pytest.mark.parametrize("data_type", [pa.int64(), pa.uint64()])
+def test_remainders_by_one_number_have_the_sign_of_the_dividend(data_type: pa.DataType) -> None:
+    low, high = unit_bounds(data_type)
+    some = [low, low + 1, -8, -7, -1, 0, 1, 6, 7, 8, 1000, high - 1, high]
+    numbers = [number for number in some if number >= low]
+    rows = pa.record_batch({"n": pa.array([*numbers, None], data_type)})
+    for divisor in (number for number in numbers if number):
+        by = pc.scalar(pa.scalar(divisor, data_type))
+        (found,) = evaluate([remainder(pc.field("n"), by, data_type)], rows)
+        expected = [abs(n) % abs(divisor) * (-1 if n < 0 else 1) for n in numbers]
+        assert found.to_pylist() == [*expected, None]

@@ -132,8 +132,25 @@ def _remainder(context: Any, left: _Values, right: _Values) -> pa.Array:
         if np.any(is_zero if valid is None else is_zero & valid):
             raise pa.ArrowInvalid("divide by zero")
     with np.errstate(all="ignore"):
-        found = np.ascontiguousarray(np.broadcast_to(np.fmod(dividends, divisors), rows))
+        is_by_one = divisors.dtype.kind != "f" and len(divisors) == 1
+        found = (_remainder_by_one if is_by_one else np.fmod)(dividends, divisors)
+    found = np.ascontiguousarray(np.broadcast_to(found, rows))
     return to_arrow(FixedWidth(8 * found.itemsize, found), left.type, valid)
+
+
+def _remainder_by_one(dividends: Ints, divisor: Ints) -> Ints:
+    """Return the remainders of whole numbers by one that is not zero, as `np.fmod` does.
+
+    NumPy finds all quotients by one number in a fraction of the time of their remainders.
+    """
+    by = divisor[0]
+    found: Ints = dividends // by  # rounded down, so that remainders have the sign of the divisor
+    found *= by
+    np.subtract(dividends, found, out=found)
+    has_other_sign = dividends > 0 if by < 0 else dividends < 0
+    if has_other_sign.any():
+        found[has_other_sign & (found != 0)] -= by
+    return found
 
 
 def _numbers(values: _Values) -> npt.NDArray[Any]:
