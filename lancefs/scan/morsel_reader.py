@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import encode_texts, without_columns
+from lancefs.datafile.arrays import encode_texts, has_offsets, without_columns
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.buffers import SCAN_MEMORY, Ints, TooLarge, expanding, limited
 from lancefs.datafile.fields import Field
@@ -179,7 +179,11 @@ class MorselReader:
             mask = None
         elif len(columns) == len(request.fields):
             pass  # the filter read all that is returned, or nothing is
-        elif self._is_sparse(mask, rows) or request.blobs == "bytes":
+        elif (
+            self._is_sparse(mask, rows)
+            or request.blobs == "bytes"
+            or self._are_few_texts(morsel, columns, rows)
+        ):
             columns |= self._read_others(morsel, columns, _mask_ranges(mask, morsel.start))
         else:
             chosen, dropped_bytes = self._read_others_masked(morsel, columns, mask, rows)
@@ -432,6 +436,20 @@ class MorselReader:
         if rows < settings.sparse_share * len(mask):
             return ranges * settings.rows_per_range < len(mask)
         return ranges * settings.together_rows < rows
+
+    def _are_few_texts(self, morsel: Morsel, known: Mapping[int, pa.Array], rows: int) -> bool:
+        """Tell whether rows are so few that those of texts are found one by one."""
+        settings, source = self.request.settings, morsel.fragment
+        most = settings.few_candidates * len(source.fragment_ids)
+        if rows > min(most, settings.few_share * morsel.rows) or not source.is_local:
+            return False
+        # Kernels read no files of format 0.1, which are in no run.
+        if isinstance(source, FragmentReader) and any(
+            file.is_legacy for file in source.fragment.files
+        ):
+            return False
+        others = [field for field in self.request.fields if field.id not in known]
+        return any(has_offsets(field.storage_type) for field in others)
 
     def _empty_columns(self, known: Mapping[int, pa.Array]) -> dict[int, pa.Array]:
         """Return the columns to return, except some that are known, without rows."""

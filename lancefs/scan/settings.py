@@ -64,6 +64,9 @@ class ScanSettings:
             quarter of all columns.
         sparse_share: A filter that keeps a smaller share of rows has only these rows decoded of
             the other columns, unless they are scattered.
+        few_share: The same share for a filter where texts are read and at most `few_candidates`
+            rows of each local fragment pass: however scattered they are, kernels find them quicker
+            than they copy all texts.
         together_share: The same share for a filter whose rows pass together, in runs of more than
             `together_rows` on average.
         together_rows: See `together_share`; pages are decoded in chunks of some thousand rows.
@@ -109,6 +112,7 @@ class ScanSettings:
     mapped_columns: int = 32
     filtered_columns: int = 8
     sparse_share: float = 1 / 16
+    few_share: float = 1 / 5
     together_share: float = 1 / 2
     together_rows: int = 8192
     by_item_share: float = 1 / 8
