@@ -19,6 +19,7 @@ from lancefs.errors import MemoryLimitExceeded
 from lancefs.storage import Bytes
 
 Ints: TypeAlias = npt.NDArray[np.int64]
+UInts: TypeAlias = npt.NDArray[np.uint64]  # ids and addresses of rows, and versions
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Array: TypeAlias = npt.NDArray[Any]
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lancefs.datafile.buffers import reserve
+from lancefs.datafile.buffers import UInts, reserve
 from lancefs.errors import CorruptFile, UnsupportedFeature
-from lancefs.index.row_sets import Addresses
 from lancefs.table.bitmaps import parse_bitmap
 from lancefs.table.row_metadata import OFFSET_BITS
 
@@ -60,7 +59,7 @@ class AddressMap:
         """Number of rows."""
         return sum(len(bitmap) for _, bitmap in self.bitmaps)
 
-    def addresses(self) -> Addresses:
+    def addresses(self) -> UInts:
         """Return the addresses of the rows.
 
         Raises:
@@ -115,7 +114,7 @@ def read_treemap(data: bytes) -> BitMap64:
     return bitmap
 
 
-def expanded(rows: BitMap64) -> Addresses:
+def expanded(rows: BitMap64) -> UInts:
     """Return the addresses in a set, ascending.
 
     Raises:

@@ -14,14 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.datafile.buffers import Ints
+from lancefs.datafile.buffers import Ints, UInts
 from lancefs.datafile.row_ranges import RowRanges, as_ranges
 from lancefs.errors import locating
 from lancefs.index.address_maps import AddressMap
 from lancefs.index.bitmap_counts import COUNTED, BitmapCounts
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest
-from lancefs.index.row_sets import Addresses
 from lancefs.index.sort_keys import has_keys
 from lancefs.storage.budget_cache import BudgetCache
 
@@ -114,7 +113,7 @@ class Bitmap:
             return self._rows * len(pages) // max(len(self._keys), 1)
         return int(counts.sum())
 
-    def find(self, pages: Ints, test: ColumnTest, most: int) -> Addresses | None:
+    def find(self, pages: Ints, test: ColumnTest, most: int) -> UInts | None:
         """Return the numbers of the rows that pass a test; None for more than `most`.
 
         Args:

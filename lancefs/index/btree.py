@@ -18,12 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import numbers_of
-from lancefs.datafile.buffers import Ints, Mask, to_arrow_numbers
+from lancefs.datafile.buffers import Ints, Mask, UInts, to_arrow_numbers
 from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.row_ranges import RowRange, as_ranges, between, rows_of
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest, KeyInterval
-from lancefs.index.row_sets import Addresses
 from lancefs.index.sort_keys import SortKeys, as_keys, has_keys, is_boxed, sort_keys
 from lancefs.storage.budget_cache import BudgetCache
 
@@ -54,7 +53,7 @@ class _Rows(NamedTuple):
     """
 
     values: pa.Array
-    ids: Addresses
+    ids: UInts
     keys: SortKeys | None
 
 
@@ -149,7 +148,7 @@ class BTree:
         """Return how many rows pages have."""
         return len(pages) * self._page_rows
 
-    def find(self, pages: Ints, test: ColumnTest, most: int) -> Addresses | None:
+    def find(self, pages: Ints, test: ColumnTest, most: int) -> UInts | None:
         """Return the numbers of the rows that pass a test; None for more than `most`.
 
         Args:
@@ -194,7 +193,7 @@ class BTree:
             rows += len(self._find_in(spans, test))
         return rows
 
-    def sample(self, pages: Ints, test: ColumnTest) -> Addresses:
+    def sample(self, pages: Ints, test: ColumnTest) -> UInts:
         """Return the numbers of the rows that pass a test in one of its pages.
 
         Raises:
@@ -249,7 +248,7 @@ class BTree:
         if batch:
             yield batch
 
-    def _find_in(self, spans: list[Ints], test: ColumnTest) -> Addresses:
+    def _find_in(self, spans: list[Ints], test: ColumnTest) -> UInts:
         """Return the numbers of the rows that pass in some pages."""
         pages = self._pages_in(spans)
         passing = None if len(pages) == 1 else self._find_page_by_page(pages, test)
@@ -258,16 +257,16 @@ class BTree:
         values, ids, keys = self._joined(pages)
         likely = self._within_intervals(values, keys, test)
         if likely is None:
-            numbers: Addresses = ids[test.passes(values)]
+            numbers: UInts = ids[test.passes(values)]
             return numbers
         if isinstance(likely, slice):
-            some: Addresses = ids[likely][test.passes(values[likely])]
+            some: UInts = ids[likely][test.passes(values[likely])]
             return some
         passed = test.passes(values.take(to_arrow_numbers(likely)))
-        found: Addresses = ids[likely[passed]]
+        found: UInts = ids[likely[passed]]
         return found
 
-    def _find_page_by_page(self, pages: Sequence[_Rows], test: ColumnTest) -> Addresses | None:
+    def _find_page_by_page(self, pages: Sequence[_Rows], test: ColumnTest) -> UInts | None:
         """Return what `_find_in` does, of pages that are not joined for it.
 
         None where the intervals of the test overlap or are open, or keys take long to make.
@@ -295,7 +294,7 @@ class BTree:
             ids.append(page.ids[likely])
         if not values:
             return ids[0]
-        found: Addresses = np.concatenate(ids)[test.passes(join_arrays(values, self.data_type))]
+        found: UInts = np.concatenate(ids)[test.passes(join_arrays(values, self.data_type))]
         return found
 
     def _pages_in(self, spans: list[Ints]) -> list[_Rows]:
@@ -348,7 +347,7 @@ class BTree:
         values = join_arrays([rows.values for rows in pages], self.data_type)
         return self._with_keys(values, np.concatenate([rows.ids for rows in pages]))
 
-    def _with_keys(self, values: pa.Array, ids: Addresses) -> _Rows:
+    def _with_keys(self, values: pa.Array, ids: UInts) -> _Rows:
         """Return rows with the sort keys of their values, where these are made quickly.
 
         Args:

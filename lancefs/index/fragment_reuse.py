@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lancefs.datafile.buffers import Ints, reserve
+from lancefs.datafile.buffers import Ints, UInts, reserve
 from lancefs.datafile.row_ranges import is_among
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.forks import cached_property
-from lancefs.index.row_sets import Addresses, fragments_of
+from lancefs.index.row_sets import fragments_of
 from lancefs.proto import table_pb2
 from lancefs.table.indices import Index
 from lancefs.table.row_metadata import OFFSET_BITS
@@ -54,7 +54,7 @@ class _Group:
         self.old = [one.fragment_id for one in old]
         self.new = [one.fragment_id for one in new]
 
-    def follow(self, addresses: Addresses) -> tuple[Ints, Addresses]:
+    def follow(self, addresses: UInts) -> tuple[Ints, UInts]:
         """Return which rows live, and their new addresses; those of other fragments stay.
 
         Raises:
@@ -73,7 +73,7 @@ class _Group:
             np.concatenate([addresses[~moved], self._addresses_at(rows)]),
         )
 
-    def _read_survivors(self) -> Addresses:
+    def _read_survivors(self) -> UInts:
         """Return the addresses of the rows that survived, ascending."""
         from pyroaring import BitMap64
 
@@ -87,7 +87,7 @@ class _Group:
         reserve(2 * _ADDRESS_BYTES * rows, len(self._survivors))
         return np.frombuffer(bitmap.to_array(), np.uint64)
 
-    def _positions(self, survivors: Addresses, wanted: Addresses, at: Ints) -> Ints:
+    def _positions(self, survivors: UInts, wanted: UInts, at: Ints) -> Ints:
         """Return the position of each wanted row among the survivors in the order of writing."""
         bounds = [one.fragment_id << OFFSET_BITS for one in self._old]
         firsts = np.searchsorted(survivors, np.array(bounds, np.uint64))
@@ -103,7 +103,7 @@ class _Group:
         positions: Ints = at + shifts[which]
         return positions
 
-    def _addresses_at(self, rows: Ints) -> Addresses:
+    def _addresses_at(self, rows: Ints) -> UInts:
         """Return the addresses of the rows at some positions in the new fragments."""
         ends = np.array(list(accumulate(one.rows for one in self._new)), np.int64)
         which = np.searchsorted(ends, rows, side="right")
@@ -137,7 +137,7 @@ class FragmentReuse:
     def __bool__(self) -> bool:
         return bool(self._groups)
 
-    def translate(self, addresses: Addresses) -> Addresses:
+    def translate(self, addresses: UInts) -> UInts:
         """Return the addresses that rows have now, in any order; dead rows are left out.
 
         Raises:
@@ -145,7 +145,7 @@ class FragmentReuse:
         """
         return self.follow(addresses)[1]
 
-    def follow(self, addresses: Addresses) -> tuple[Ints, Addresses]:
+    def follow(self, addresses: UInts) -> tuple[Ints, UInts]:
         """Return which rows live, and the addresses that they have now, in any order.
 
         Raises:

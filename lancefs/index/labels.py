@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import mask_of
-from lancefs.datafile.buffers import Ints
+from lancefs.datafile.buffers import Ints, UInts
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import locating
 from lancefs.index.address_maps import expanded, read_map
@@ -24,7 +24,6 @@ from lancefs.index.bitmap_counts import BitmapCounts
 from lancefs.index.contents import Item, Leaf, Wanted, evaluate, leaves
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest
-from lancefs.index.row_sets import Addresses
 from lancefs.index.sort_keys import has_keys, sort_keys
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ class LabelList:
         counts = self._counts.of(pages)
         return self._rows // max(len(self._keys), 1) if counts is None else int(counts.min())
 
-    def find(self, pages: Ints, test: ColumnTest, most: int) -> Addresses | None:
+    def find(self, pages: Ints, test: ColumnTest, most: int) -> UInts | None:
         """Return the numbers of the rows that pass a test; None for more than `most`.
 
         Args:

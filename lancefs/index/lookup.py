@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lancefs.datafile.blocks import RowRange
-from lancefs.datafile.buffers import Ints
+from lancefs.datafile.buffers import Ints, UInts
 from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.forks import cached_property
 from lancefs.index.btree import BTree
@@ -21,7 +21,7 @@ from lancefs.index.claims import IndexClaim, of_any
 from lancefs.index.column_indices import BROKEN, ColumnIndices
 from lancefs.index.opened import OpenSegment, open_segment
 from lancefs.index.predicates import AllOf, AnyOf, ColumnTest, Predicate, UnfitTest
-from lancefs.index.row_sets import Addresses, RowSet, intersection, join, union
+from lancefs.index.row_sets import RowSet, intersection, join, union
 from lancefs.index.section import index_section_of
 from lancefs.index.segments import ColumnIndex, Coverage, IndexSegment
 from lancefs.index.zones import Zones
@@ -250,7 +250,7 @@ class _SampledPage(NamedTuple):
     plan: Plan
     segment: IndexSegment
     opened: BTree
-    numbers: Addresses
+    numbers: UInts
 
 
 class _NamedRows(NamedTuple):

@@ -17,14 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.arrays import numbers_of
-from lancefs.datafile.buffers import Ints
+from lancefs.datafile.buffers import Ints, UInts
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import locating
 from lancefs.index.address_maps import expanded, read_treemap
 from lancefs.index.contents import Leaf, Substring, Wanted, evaluate
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest
-from lancefs.index.row_sets import Addresses
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -96,7 +95,7 @@ class NGram:
         """Return how many rows hold some tokens, which only their bitmaps would tell."""
         return int(self._rows * _SHARE) if len(pages) else 0
 
-    def find(self, pages: Ints, test: ColumnTest, most: int) -> Addresses | None:
+    def find(self, pages: Ints, test: ColumnTest, most: int) -> UInts | None:
         """Return the numbers of the rows that may pass a test; None for more than `most`.
 
         Args:

@@ -6,11 +6,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from lancefs.datafile.buffers import Ints
+from lancefs.datafile.buffers import Ints, UInts
 from lancefs.index import bitmap, bloomfilter, btree, labels, ngram, zonemap
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest
-from lancefs.index.row_sets import Addresses
 from lancefs.index.segments import IndexSegment
 from lancefs.storage import SMALL, TAIL, File, holding_tails
 from lancefs.storage.budget_cache import BudgetCache
@@ -50,7 +49,7 @@ class OpenSegment(HasCost, Protocol):
         """Return how many rows pages or bitmaps have, about."""
         ...
 
-    def find(self, pages: Ints, test: ColumnTest, most: int) -> Addresses | None:
+    def find(self, pages: Ints, test: ColumnTest, most: int) -> UInts | None:
         """Return the numbers of the rows that pass a test; None for more than `most`."""
         ...
 

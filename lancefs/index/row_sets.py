@@ -7,29 +7,25 @@ a row in the lower one. In a fragment that a set does not cover, every row count
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from lancefs.datafile.buffers import Ints
+from lancefs.datafile.buffers import Ints, UInts
 from lancefs.datafile.row_ranges import RowRanges, between, is_among
 from lancefs.forks import cached_property
 from lancefs.table.row_metadata import OFFSET_BITS
-
-Addresses: TypeAlias = npt.NDArray[np.uint64]
 
 _BITS = np.uint64(OFFSET_BITS)
 _OFFSETS = np.uint64((1 << OFFSET_BITS) - 1)
 _ONE = np.uint64(1)
 
 
-def fragments_of(addresses: Addresses) -> Ints:
+def fragments_of(addresses: UInts) -> Ints:
     """Return the id of the fragment of each address."""
     return (addresses >> _BITS).astype(np.int64)
 
 
-def highest_of_fragments(addresses: Addresses) -> Addresses:
+def highest_of_fragments(addresses: UInts) -> UInts:
     """Return the highest address in each fragment.
 
     Args:
@@ -38,11 +34,11 @@ def highest_of_fragments(addresses: Addresses) -> Addresses:
     if not len(addresses) or addresses[0] >> _BITS == addresses[-1] >> _BITS:
         return addresses[-1:]
     fragments = addresses >> _BITS
-    highest: Addresses = addresses[np.append(fragments[1:] != fragments[:-1], True)]
+    highest: UInts = addresses[np.append(fragments[1:] != fragments[:-1], True)]
     return highest
 
 
-def offsets_by_fragment(addresses: Addresses, covered: Ints) -> Iterator[tuple[int, Ints]]:
+def offsets_by_fragment(addresses: UInts, covered: Ints) -> Iterator[tuple[int, Ints]]:
     """Yield some fragments with rows among some addresses, and the offsets of these rows.
 
     Args:
@@ -66,7 +62,7 @@ class RowSet:
         ends: Address after the last one of each range; ranges are disjoint.
     """
 
-    def __init__(self, covered: Ints, starts: Addresses, ends: Addresses) -> None:
+    def __init__(self, covered: Ints, starts: UInts, ends: UInts) -> None:
         self.covered = covered
         self.starts = starts
         self.ends = ends
@@ -107,7 +103,7 @@ class RowSet:
         return self.within(np.setdiff1d(self.covered, fragments, assume_unique=True))
 
 
-def of_addresses(addresses: Addresses, covered: Ints) -> RowSet:
+def of_addresses(addresses: UInts, covered: Ints) -> RowSet:
     """Return the set of rows with some addresses.
 
     Args:

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lancefs.datafile.buffers import Ints
+from lancefs.datafile.buffers import Ints, UInts
 from lancefs.datafile.row_ranges import is_among
 from lancefs.errors import CorruptFile
 from lancefs.forks import cached_property
 from lancefs.index.fragment_reuse import FragmentReuse
 from lancefs.index.row_sets import (
-    Addresses,
     RowSet,
     fragments_of,
     highest_of_fragments,
@@ -155,9 +154,7 @@ class Coverage:
             metric = str(first.details.get("metric_type", "l2")).lower() if first.details else None
             yield ColumnIndex(first.name, first.type or "", first.field_ids[0], segments, metric)
 
-    def rows_of(
-        self, segment: IndexSegment, numbers: Addresses, entries: int | None = None
-    ) -> RowSet:
+    def rows_of(self, segment: IndexSegment, numbers: UInts, entries: int | None = None) -> RowSet:
         """Return the rows of this version that a segment names; arguments as for `addresses_of`.
 
         Raises:
@@ -166,8 +163,8 @@ class Coverage:
         return of_addresses(self.addresses_of(segment, numbers, entries), segment.covered)
 
     def addresses_of(
-        self, segment: IndexSegment, numbers: Addresses, entries: int | None = None
-    ) -> Addresses:
+        self, segment: IndexSegment, numbers: UInts, entries: int | None = None
+    ) -> UInts:
         """Return the addresses of rows that a segment names, ascending.
 
         Some may be in fragments that it does not cover.
@@ -194,7 +191,7 @@ class Coverage:
             self._limits.check_covered(segment, addresses, entries)
         return addresses
 
-    def locate(self, segment: IndexSegment, numbers: Addresses) -> tuple[Ints, Addresses]:
+    def locate(self, segment: IndexSegment, numbers: UInts) -> tuple[Ints, UInts]:
         """Find the live rows of this version that a segment names, in fragments that it covers.
 
         Args:
@@ -257,7 +254,7 @@ class Coverage:
         """Tell whether the row numbers of a segment are values of `_rowid` in this version."""
         return segment.holds_row_ids or not (self._is_stable or self._reuse)
 
-    def _addresses_of_ids(self, row_ids: Addresses) -> Addresses:
+    def _addresses_of_ids(self, row_ids: UInts) -> UInts:
         parts = [np.empty(0, np.uint64)]
         for found in self._row_index.find_ids(row_ids):
             base = np.uint64(found.reader.fragment.id << OFFSET_BITS)
@@ -356,7 +353,7 @@ class _Limits:
         ids = self._fragments.ids
         self._last_fragment = max(manifest.max_fragment_id or 0, int(ids.max(initial=0)))
 
-    def check_ids(self, name: str, row_ids: Addresses) -> None:
+    def check_ids(self, name: str, row_ids: UInts) -> None:
         """Refuse row ids, ascending, that no row ever had."""
         if len(row_ids) and int(row_ids[-1]) >= self._next_row_id:
             raise CorruptFile(
@@ -364,7 +361,7 @@ class _Limits:
                 f"{self._next_row_id}"
             )
 
-    def check_fragments(self, name: str, addresses: Addresses) -> None:
+    def check_fragments(self, name: str, addresses: UInts) -> None:
         """Refuse addresses, ascending, in fragments that never were."""
         if len(addresses) and int(addresses[-1]) >> OFFSET_BITS > self._last_fragment:
             raise CorruptFile(
@@ -372,7 +369,7 @@ class _Limits:
                 f"the last one is {self._last_fragment}"
             )
 
-    def check_offsets(self, name: str, addresses: Addresses) -> None:
+    def check_offsets(self, name: str, addresses: UInts) -> None:
         """Refuse addresses, ascending, behind the last row of a fragment."""
         counts = self._rows
         if counts is None or not len(addresses):
@@ -390,9 +387,7 @@ class _Limits:
                 f"has {rows[at][first]}"
             )
 
-    def check_covered(
-        self, segment: IndexSegment, addresses: Addresses, entries: int | None
-    ) -> None:
+    def check_covered(self, segment: IndexSegment, addresses: UInts, entries: int | None) -> None:
         """Refuse rows of fragments that a segment does not cover, if it can name none of these.
 
         That is so where it holds no more rows than live in the fragments that it covers.
@@ -417,7 +412,7 @@ class _Limits:
             )
 
     @cached_property
-    def _rows(self) -> tuple[Ints, Addresses] | None:
+    def _rows(self) -> tuple[Ints, UInts] | None:
         """The ids of the fragments, ascending, and their rows; None where data files tell."""
         counts = self._fragments.row_counts
         if counts is None or not len(self._fragments):
@@ -455,7 +450,7 @@ def _by_name(indices: Sequence[Index]) -> list[list[Index]]:
     return list(groups.values())
 
 
-def _ascending(numbers: Addresses) -> Addresses:
+def _ascending(numbers: UInts) -> UInts:
     """Return numbers in order, without work where they are."""
     return numbers if (numbers[1:] >= numbers[:-1]).all() else np.sort(numbers)
 

@@ -11,11 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.arrays import numbers_of
-from lancefs.datafile.buffers import Ints
+from lancefs.datafile.buffers import Ints, UInts
 from lancefs.errors import CorruptFile
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest
-from lancefs.index.row_sets import Addresses
 from lancefs.table.row_metadata import OFFSET_BITS
 
 COLUMNS = ("fragment_id", "zone_start", "zone_length")
@@ -71,7 +70,7 @@ class Zones(ABC):
         """Return how many rows zones have."""
         return int(self._lengths[pages].sum())
 
-    def find(self, pages: Ints, test: ColumnTest, most: int) -> Addresses | None:
+    def find(self, pages: Ints, test: ColumnTest, most: int) -> UInts | None:
         """Return the addresses of the rows of zones; None for more than `most`."""
         if self.rows_in(pages) > most:
             return None

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lancefs.datafile.buffers import UInts
 from lancefs.index.vectors.distances import Floats
-from lancefs.search.row_bits import RowIds
 
 # Least rows that are collected before the nearest of them are chosen.
 _WAITING = 4096
@@ -22,7 +22,7 @@ class Ranked(NamedTuple):
         distances: Their distances.
     """
 
-    row_ids: RowIds
+    row_ids: UInts
     distances: Floats
 
 
@@ -46,7 +46,7 @@ class BestRows:
         self._parts: list[Ranked] = []
         self._waiting = 0
 
-    def add(self, row_ids: RowIds, distances: Floats) -> None:
+    def add(self, row_ids: UInts, distances: Floats) -> None:
         """Add rows; those without a distance (NaN) are left out.
 
         Args:

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lancefs.datafile.buffers import Ints, Mask
+from lancefs.datafile.buffers import Ints, Mask, UInts
 from lancefs.index.text.scoring import Scores
-from lancefs.search.row_bits import RowIds
 
 # Up to this number of rows, sorting all takes no longer than selecting the best.
 _FEW = 256
@@ -23,7 +22,7 @@ class Scored(NamedTuple):
         scores: Their scores.
     """
 
-    row_ids: RowIds
+    row_ids: UInts
     scores: Scores
 
     def only(self, mask: Mask) -> Scored:
@@ -48,7 +47,7 @@ def best(found: Scored, k: int | None) -> Scored:
     return Scored(found.row_ids[order], found.scores[order])
 
 
-def best_places(numbers: RowIds, scores: Scores, k: int) -> Ints:
+def best_places(numbers: UInts, scores: Scores, k: int) -> Ints:
     """Return where the `k` best rows are, in any order; of rows with one score, the lower numbers.
 
     Args:
@@ -68,7 +67,7 @@ def best_places(numbers: RowIds, scores: Scores, k: int) -> Ints:
     return np.concatenate([better, equal])
 
 
-def not_worse(numbers: RowIds, scores: Scores, k: int) -> Ints:
+def not_worse(numbers: UInts, scores: Scores, k: int) -> Ints:
     """Return where the `k` best rows are, and all that are as good as the last of them.
 
     Args:
@@ -111,7 +110,7 @@ def in_all(parts: Sequence[Scored]) -> Scored:
     return first
 
 
-def scores_in(found: Scored, row_ids: RowIds) -> Scores:
+def scores_in(found: Scored, row_ids: UInts) -> Scores:
     """Return the scores that rows have in another set; NaN for those that are not there."""
     ordered, scores = found
     if not (ordered[1:] > ordered[:-1]).all():

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lancefs.datafile.buffers import Mask
-from lancefs.index.row_sets import Addresses
+from lancefs.datafile.buffers import Mask, UInts
 from lancefs.index.segments import Coverage, IndexSegment
 from lancefs.index.vectors.distances import Vectors
 from lancefs.index.vectors.partitions import VectorPartitions
@@ -175,7 +174,7 @@ class OpenVectors:
             best[one].add(numbers, distances)
         return {one: rows.ranked() for one, rows in best.items()}
 
-    def _are_allowed(self, numbers: Addresses, allowed: RowBits) -> Mask:
+    def _are_allowed(self, numbers: UInts, allowed: RowBits) -> Mask:
         """Tell which row numbers are of rows that may be found."""
         if self.coverage.has_row_ids(self.segment):
             return allowed.has(numbers)

@@ -13,12 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.buffers import Ints
+from lancefs.datafile.buffers import Ints, UInts
 from lancefs.errors import CorruptFile
-from lancefs.index.row_sets import Addresses
 from lancefs.index.text.analyzers import Analyzer
 from lancefs.index.text.partitions import Documents
-from lancefs.search.row_bits import RowIds
 from lancefs.search.texts import texts_of
 
 # Documents of a token that are looked up in the table, and how many of those found are read.
@@ -30,15 +28,15 @@ class _Sample(NamedTuple):
     """Some documents of a token that are there: their rows, and how often they have it."""
 
     token: str
-    row_ids: RowIds
+    row_ids: UInts
     frequencies: Ints
 
 
 def check_postings(
     documents: Documents,
     wanted: Iterable[str],
-    locate: Callable[[Addresses], tuple[Ints, RowIds]],
-    read: Callable[[RowIds], pa.Array],
+    locate: Callable[[UInts], tuple[Ints, UInts]],
+    read: Callable[[UInts], pa.Array],
     analyzer: Analyzer,
 ) -> None:
     """Compare some postings of tokens with texts.
@@ -72,7 +70,7 @@ def check_postings(
 def _samples(
     documents: Documents,
     wanted: Iterable[str],
-    locate: Callable[[Addresses], tuple[Ints, RowIds]],
+    locate: Callable[[UInts], tuple[Ints, UInts]],
 ) -> Iterator[_Sample]:
     for token, postings in documents.postings(sorted(wanted)).items():
         if not len(postings.documents):

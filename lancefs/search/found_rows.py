@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.arrays import numbers_of
-from lancefs.datafile.buffers import Mask
+from lancefs.datafile.buffers import Mask, UInts
 from lancefs.datafile.fields import Field
 from lancefs.scan.known_filters import key_of, known_filter
 from lancefs.scan.scanner import Columns, Filter, LanceScanner
 from lancefs.scan.settings import BATCH_ROWS
-from lancefs.search.row_bits import RowBits, RowIds
+from lancefs.search.row_bits import RowBits
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.per_version import PerVersion
@@ -104,7 +104,7 @@ class FoundRows:
         metadata = self._returned.projected_schema.metadata
         return pa.schema([*self._first, *(fields[name] for name in self._names())], metadata)
 
-    def table(self, row_ids: RowIds, added: Mapping[str, pa.Array]) -> pa.Table:
+    def table(self, row_ids: UInts, added: Mapping[str, pa.Array]) -> pa.Table:
         """Read rows.
 
         Args:
@@ -123,7 +123,7 @@ class FoundRows:
         schema = self.schema
         return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
 
-    def passing(self, row_ids: RowIds, wanted: Filter) -> Mask:
+    def passing(self, row_ids: UInts, wanted: Filter) -> Mask:
         """Tell which rows pass a filter.
 
         Args:

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from lancefs.datafile.buffers import UInts
 from lancefs.index.text.scoring import Scores
 from lancefs.search.best_rows import Ranked
 from lancefs.search.best_texts import Scored
-from lancefs.search.row_bits import RowIds
 
 # LanceDB's constant for reciprocal rank fusion (`rerankers/rrf.py`); ranks count from 1.
 _RANKS_BEFORE = 60
@@ -31,7 +31,7 @@ class FusedRows(NamedTuple):
         fused: Their scores by both searches.
     """
 
-    row_ids: RowIds
+    row_ids: UInts
     distances: Scores
     scores: Scores
     fused: Scores

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.arrays import mask_of
-from lancefs.datafile.buffers import to_arrow_numbers
+from lancefs.datafile.buffers import UInts, to_arrow_numbers
 from lancefs.datafile.row_ranges import is_among
 from lancefs.errors import LanceError
 from lancefs.index.segments import ColumnIndex
@@ -24,7 +24,6 @@ from lancefs.search.broken_segment import BrokenSegment
 from lancefs.search.candidates import OpenVectors
 from lancefs.search.exact import compare_all, matrix
 from lancefs.search.found_rows import FoundRows
-from lancefs.search.row_bits import RowIds
 from lancefs.search.vector_query import VectorQuery
 from lancefs.table.open_version import OpenVersion
 
@@ -183,7 +182,7 @@ class IndexSearch:
             )
         return [one.ranked() for one in best]
 
-    def _vectors_of(self, row_ids: RowIds) -> pa.Array:
+    def _vectors_of(self, row_ids: UInts) -> pa.Array:
         """Return the vectors of rows."""
         taken = self._rows.scanner_of([self._query.field.name]).take_ids(row_ids)
         return taken.column(0).combine_chunks()

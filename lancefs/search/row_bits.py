@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
-import numpy.typing as npt
 
-from lancefs.datafile.buffers import Array, Mask
+from lancefs.datafile.buffers import Array, Mask, UInts
 from lancefs.datafile.row_ranges import is_among
 from lancefs.forks import cached_property
-
-# Ids of rows; of rows that an index found and nobody has looked up yet, what it calls them.
-RowIds: TypeAlias = npt.NDArray[np.uint64]
 
 # Row ids with the same upper bits are kept together, as bits.
 _BITS = np.uint64(16)
@@ -27,9 +21,9 @@ class RowBits:
     def __init__(self) -> None:
         self.num_rows = 0
         self._chunks: dict[int, Array] = {}  # packed, eight rows a byte
-        self._single: list[RowIds] = []
+        self._single: list[UInts] = []
 
-    def add(self, row_ids: RowIds) -> None:
+    def add(self, row_ids: UInts) -> None:
         """Add row ids, none of which was added before."""
         if (row_ids[1:] < row_ids[:-1]).any():
             row_ids = np.sort(row_ids)
@@ -52,7 +46,7 @@ class RowBits:
         """Memory in bytes, about, also that of what is made when it is asked."""
         return 2 * sum(part.nbytes for part in (*self._chunks.values(), *self._single))
 
-    def has(self, row_ids: RowIds) -> Mask:
+    def has(self, row_ids: UInts) -> Mask:
         """Tell which row ids are in the set."""
         single, numbers, chunks = self._table
         found = is_among(row_ids, single)
@@ -66,7 +60,7 @@ class RowBits:
         found |= (numbers[at] == wanted) & (bits & 1).astype(np.bool_)
         return found
 
-    def row_ids(self) -> RowIds:
+    def row_ids(self) -> UInts:
         """Return all row ids, ascending."""
         single, numbers, chunks = self._table
         parts = [single]
@@ -76,7 +70,7 @@ class RowBits:
         return np.sort(np.concatenate(parts))
 
     @cached_property
-    def _table(self) -> tuple[RowIds, RowIds, Array]:
+    def _table(self) -> tuple[UInts, UInts, Array]:
         """The row ids that are kept as they are; upper bits of others, and a row of bits for each.
 
         Both are ascending.

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.buffers import Mask
+from lancefs.datafile.buffers import Mask, UInts
 from lancefs.datafile.fields import Field
 from lancefs.datafile.row_ranges import is_among
 from lancefs.errors import LanceError, UnsupportedFeature
@@ -30,7 +30,7 @@ from lancefs.search.best_texts import Scored, best_places, joined, not_worse
 from lancefs.search.broken_segment import BrokenSegment
 from lancefs.search.doubtful_postings import check_postings
 from lancefs.search.found_rows import FoundRows
-from lancefs.search.row_bits import RowBits, RowIds
+from lancefs.search.row_bits import RowBits
 from lancefs.search.text_query import LeafQuery, MatchQuery, PhraseQuery
 from lancefs.search.texts import TextDocuments
 from lancefs.table.open_version import OpenVersion
@@ -178,7 +178,7 @@ class TextColumn:
         for documents in opened.partitions:
             check_postings(documents, self._wanted, locate, self._texts_of, self._analyzer)
 
-    def _texts_of(self, row_ids: RowIds) -> pa.Array:
+    def _texts_of(self, row_ids: UInts) -> pa.Array:
         scanner = self._rows.scanner([self._field.name], ())
         return scanner.take_ids(row_ids).column(0).combine_chunks()
 
@@ -261,7 +261,7 @@ class TextColumn:
         there = [number for number in self._fragments if number in set(covered)]
         return self._rows.allowed(there) if there else RowBits()
 
-    def find(self, query: LeafQuery, k: int | None, among: RowIds | None = None) -> Scored:
+    def find(self, query: LeafQuery, k: int | None, among: UInts | None = None) -> Scored:
         """Return the rows that a query finds.
 
         Args:
@@ -288,7 +288,7 @@ class TextColumn:
         return Scored(found.row_ids, found.scores * boost)
 
     def _find_in(
-        self, source: _Source, query: LeafQuery, k: int | None, among: RowIds | None
+        self, source: _Source, query: LeafQuery, k: int | None, among: UInts | None
     ) -> Scored:
         """Return the rows of a source that a query finds, at least the best `k` of them.
 
@@ -307,7 +307,7 @@ class TextColumn:
             most *= _MORE
 
     def _matches(
-        self, source: _Source, query: LeafQuery, most: int | None, among: RowIds | None
+        self, source: _Source, query: LeafQuery, most: int | None, among: UInts | None
     ) -> Scored:
         """Return what a query finds by its row numbers, at least the best `most`."""
         if among is None or not self._names_row_ids(source):
@@ -336,7 +336,7 @@ class TextColumn:
         return Scored(documents.row_numbers[numbers], scores)
 
     def _match_among(
-        self, source: _Source, documents: Documents, query: LeafQuery, among: RowIds
+        self, source: _Source, documents: Documents, query: LeafQuery, among: UInts
     ) -> Scored:
         """Return what `_match` does, for some rows; the row numbers of the source are row ids."""
         numbers = documents.row_numbers

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.arguments import check_whole
-from lancefs.datafile.buffers import to_arrow_numbers
+from lancefs.datafile.buffers import UInts, to_arrow_numbers
 from lancefs.datafile.fields import Field
 from lancefs.forks import cached_property
 from lancefs.index.text.text_indices import TextIndices, text_indices_of
@@ -19,7 +19,6 @@ from lancefs.scan.opening_ahead import opening_files
 from lancefs.search.best_texts import Scored, added, best, in_all, maxima, scores_in
 from lancefs.search.broken_segment import BrokenSegment
 from lancefs.search.found_rows import FoundRows, WantedRows
-from lancefs.search.row_bits import RowIds
 from lancefs.search.text_column import TextColumn
 from lancefs.search.text_query import (
     BooleanQuery,
@@ -213,7 +212,7 @@ def _find(
     query: TextQuery,
     columns: dict[str, TextColumn],
     k: int | None,
-    among: RowIds | None = None,
+    among: UInts | None = None,
 ) -> Scored:
     """Return the rows that a query finds, at least the best `k` of them; None for all.
 
@@ -235,7 +234,7 @@ def _find(
 
 
 def _find_demoted(
-    query: BoostQuery, columns: dict[str, TextColumn], k: int | None, among: RowIds | None
+    query: BoostQuery, columns: dict[str, TextColumn], k: int | None, among: UInts | None
 ) -> Scored:
     """Return what `_find` does; the best rows may be among the best of the positive query."""
     for tried in _tries(k if query.negative_boost >= 0 and among is None else None):
@@ -253,7 +252,7 @@ def _find_demoted(
 
 
 def _find_boolean(
-    query: BooleanQuery, columns: dict[str, TextColumn], k: int | None, among: RowIds | None
+    query: BooleanQuery, columns: dict[str, TextColumn], k: int | None, among: UInts | None
 ) -> Scored:
     """Return what `_find` does; of one query, the best rows that others leave are looked for."""
     parts = [*query.must, *query.should]
@@ -270,7 +269,7 @@ def _find_boolean(
 
 
 def _find_positive(
-    query: BooleanQuery, columns: dict[str, TextColumn], k: int | None, among: RowIds | None
+    query: BooleanQuery, columns: dict[str, TextColumn], k: int | None, among: UInts | None
 ) -> Scored:
     """Return the rows that a boolean query finds but for those that must not match."""
     should = added([_find(one, columns, k, among) for one in query.should])

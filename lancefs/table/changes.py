@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import mask_of, numbers_of
 from lancefs.datafile.blocks import Mask
-from lancefs.datafile.buffers import Ints, to_arrow_numbers
+from lancefs.datafile.buffers import Ints, UInts, to_arrow_numbers
 from lancefs.datafile.constants import array_of, scalar_of, times_of
 from lancefs.datafile.fields import Field
 from lancefs.errors import UnsupportedFeature
@@ -44,7 +44,6 @@ from lancefs.table.fragments import Fragment
 from lancefs.table.manifest import made_anew
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.opening import open_together
-from lancefs.table.row_ids import Ids
 from lancefs.table.row_metadata import CREATED_AT, ROW_ID
 from lancefs.table.row_values import unmatched
 from lancefs.table.timeline import Timeline, have_row_versions, is_same, signature
@@ -92,7 +91,7 @@ class IdShare:
     count: int
     run: int
 
-    def has(self, ids: Ids) -> Mask:
+    def has(self, ids: UInts) -> Mask:
         """Return a mask of the ids that are in the share."""
         mask: Mask = ids // np.uint64(self.run) % np.uint64(self.count) == self.number
         return mask

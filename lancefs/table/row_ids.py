@@ -11,21 +11,18 @@ Format page: row ids and lineage (`docs/src/format/table/row_id_lineage.md`); me
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from lancefs.datafile.buffers import Ints
+from lancefs.datafile.buffers import Ints, UInts
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import CorruptFile
 from lancefs.forks import cached_property
 from lancefs.proto import rowids_pb2
 from lancefs.table.messages import parse_message
 
-Ids: TypeAlias = npt.NDArray[np.uint64]
-
-_EMPTY: Ids = np.empty(0, np.uint64)
+_EMPTY: UInts = np.empty(0, np.uint64)
 
 
 class Segment:
@@ -40,17 +37,17 @@ class Segment:
 
     __slots__ = ("_holes", "_ids", "_sorted", "count", "highest", "lowest", "start")
 
-    def __init__(self, start: int | None, ids: Ids, count: int, holes: Ids = _EMPTY) -> None:
+    def __init__(self, start: int | None, ids: UInts, count: int, holes: UInts = _EMPTY) -> None:
         self.start = start
         self.count = count
         self._ids = ids
         self._holes = holes
-        self._sorted: tuple[Ids, Ints | None] | None = None
+        self._sorted: tuple[UInts, Ints | None] | None = None
         # Bounds of the ids, not exact where holes are at the ends of the range.
         self.lowest = int(ids.min()) if start is None else start
         self.highest = int(ids.max()) if start is None else start + count + len(holes) - 1
 
-    def at(self, positions: Ints) -> Ids:
+    def at(self, positions: Ints) -> UInts:
         """Return the ids at positions in the segment."""
         if self.start is None:
             return self._ids[positions]
@@ -61,7 +58,7 @@ class Segment:
             positions = positions + np.searchsorted(ids_before, positions, side="right")
         return positions.astype(np.uint64) + start
 
-    def find(self, ids: Ids) -> tuple[Ints, Ints]:
+    def find(self, ids: UInts) -> tuple[Ints, Ints]:
         """Look ids up in the segment.
 
         Args:
@@ -99,7 +96,7 @@ class Segment:
         holes = np.searchsorted(self._holes, np.uint64(self.start + before)) if before else 0
         return before - int(holes)
 
-    def _find_in_range(self, ids: Ids, start: int) -> tuple[Ints, Ints]:
+    def _find_in_range(self, ids: UInts, start: int) -> tuple[Ints, Ints]:
         first, last = np.searchsorted(ids, np.array([self.lowest, self.highest], np.uint64))
         last += int(last < len(ids) and int(ids[last]) == self.highest)
         hits, within = np.arange(first, last), ids[first:last]
@@ -111,7 +108,7 @@ class Segment:
             hits, positions = hits[is_id], (positions - holes_before)[is_id]
         return hits, positions
 
-    def _sorted_ids(self) -> tuple[Ids, Ints | None]:
+    def _sorted_ids(self) -> tuple[UInts, Ints | None]:
         """Return the ids of a list ascending, and the order that sorts them; None if sorted."""
         if self._sorted is None:
             if (self._ids[1:] > self._ids[:-1]).all():
@@ -141,7 +138,7 @@ class RowIdSequence:
     def _ends(self) -> Ints:
         return np.cumsum([segment.count for segment in self.segments], dtype=np.int64)
 
-    def at(self, rows: Ints) -> Ids:
+    def at(self, rows: Ints) -> UInts:
         """Return the ids of rows.
 
         Args:
@@ -158,7 +155,7 @@ class RowIdSequence:
             start, first = end, first + 1
         return np.concatenate(parts)
 
-    def find(self, ids: Ids) -> tuple[Ints, Ints]:
+    def find(self, ids: UInts) -> tuple[Ints, Ints]:
         """Look ids up in the sequence.
 
         Args:
@@ -188,12 +185,12 @@ class VersionSequence:
     """
 
     ends: Ints
-    versions: Ids
+    versions: UInts
 
     def __len__(self) -> int:
         return int(self.ends[-1]) if len(self.ends) else 0
 
-    def at(self, rows: Ints) -> Ids:
+    def at(self, rows: Ints) -> UInts:
         """Return the versions of rows.
 
         Args:
@@ -302,11 +299,11 @@ def _decode_segment(message: rowids_pb2.U64Segment) -> Segment:
     return _list_segment(ids)
 
 
-def _list_segment(ids: Ids) -> Segment:
+def _list_segment(ids: UInts) -> Segment:
     return Segment(None, ids, len(ids))
 
 
-def _range_with_holes(start: int, span: int, holes: Ids) -> Segment:
+def _range_with_holes(start: int, span: int, holes: UInts) -> Segment:
     if (holes[1:] < holes[:-1]).any():
         holes = np.sort(holes)
     if len(holes) and (int(holes[0]) < start or int(holes[-1]) >= start + span):
@@ -331,7 +328,7 @@ def _array_length(message: rowids_pb2.EncodedU64Array) -> int:
     return len(data) // width
 
 
-def _decode_array(message: rowids_pb2.EncodedU64Array) -> Ids:
+def _decode_array(message: rowids_pb2.EncodedU64Array) -> UInts:
     match message.WhichOneof("array"):
         case "u16_array":
             offsets, base = np.frombuffer(message.u16_array.offsets, "<u2"), message.u16_array.base

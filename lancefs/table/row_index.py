@@ -25,8 +25,8 @@ from lancefs.table.fragment_table import Fragments
 from lancefs.table.row_metadata import OFFSET_BITS, RowMetadata
 
 if TYPE_CHECKING:
-    from lancefs.datafile.buffers import Ints
-    from lancefs.table.row_ids import Ids, Segment
+    from lancefs.datafile.buffers import Ints, UInts
+    from lancefs.table.row_ids import Segment
 
 _MAX_ID = 2**64 - 1
 _MAX_OFFSET = (1 << OFFSET_BITS) - 1
@@ -67,7 +67,7 @@ class RowIndex:
         self._readers = readers
         self._fragments = fragments
 
-    def find_ids(self, ids: Ids) -> list[Found]:
+    def find_ids(self, ids: UInts) -> list[Found]:
         """Find rows by their ids; the result lacks deleted rows and unknown ids.
 
         Args:
@@ -92,7 +92,7 @@ class RowIndex:
         _check_unique(rows, ids)
         return [found for found in rows if len(found.which)]
 
-    def find_addresses(self, addresses: Ids) -> list[Found]:
+    def find_addresses(self, addresses: UInts) -> list[Found]:
         """Find rows by their addresses, ascending, each once; raises as `find_ids` does."""
         rows = []
         for number, start, end in _by_fragment(addresses):
@@ -146,7 +146,7 @@ class RowIndex:
         return ranges
 
     @cached_property
-    def _segments(self) -> tuple[list[tuple[int, int, Segment]], Ids, Ids]:
+    def _segments(self) -> tuple[list[tuple[int, int, Segment]], UInts, UInts]:
         """All segments as (fragment's position, first row, segment), their lowest, highest ids."""
         segments = []
         for position in range(len(self._fragments)):
@@ -159,7 +159,7 @@ class RowIndex:
         return segments, lowest, highest
 
     def _overlapping(
-        self, ids: Ids, is_interval: bool = False
+        self, ids: UInts, is_interval: bool = False
     ) -> Iterator[tuple[int, int, Segment]]:
         """Yield the segments that may hold ids.
 
@@ -184,7 +184,7 @@ def _within_bounds(intervals: Sequence[Interval]) -> list[Interval]:
     ]
 
 
-def _by_fragment(addresses: Ids) -> Iterator[tuple[int, int, int]]:
+def _by_fragment(addresses: UInts) -> Iterator[tuple[int, int, int]]:
     """Yield the id of each fragment of ascending addresses, the first of its own, and their end."""
     if not len(addresses):
         return
@@ -214,7 +214,7 @@ def _live_rows(reader: FragmentReader, which: Ints, offsets: Ints) -> Found:
     return Found(reader, which, offsets)
 
 
-def _check_unique(rows: Sequence[Found], ids: Ids) -> None:
+def _check_unique(rows: Sequence[Found], ids: UInts) -> None:
     which = np.concatenate([found.which for found in rows]) if rows else np.empty(0, np.int64)
     values, counts = np.unique(which, return_counts=True)
     if (counts > 1).any():

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
-from lancefs.datafile.buffers import Ints, to_arrow_numbers
+from lancefs.datafile.buffers import Ints, UInts, to_arrow_numbers
 from lancefs.datafile.data_file import open_data_file
 from lancefs.datafile.fields import Field
 from lancefs.datafile.row_ranges import rows_of
@@ -36,7 +36,7 @@ from lancefs.table.fragments import External, Fragment, HiddenColumn, Inline, Li
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
-    from lancefs.table.row_ids import Ids, RowIdSequence, VersionSequence
+    from lancefs.table.row_ids import RowIdSequence, VersionSequence
 
 # Ids -3 to -5 are those of the format, for hidden columns of data files; -6 and -7 are ours.
 ROW_ID = Field(-3, "_rowid", "uint64")
@@ -65,7 +65,7 @@ def is_row_metadata(field: Field) -> bool:
     return field.id < 0
 
 
-def addresses(fragment_id: int, offsets: Ints) -> Ids:
+def addresses(fragment_id: int, offsets: Ints) -> UInts:
     """Return the addresses of rows of a fragment."""
     return offsets.astype(np.uint64) + np.uint64(fragment_id << OFFSET_BITS)
 
@@ -108,7 +108,7 @@ class RowMetadata:
         """
         return to_arrow_numbers(self.at(field, reader, rows_of(ranges)))
 
-    def at(self, field: Field, reader: FragmentReader, offsets: Ints) -> Ids:
+    def at(self, field: Field, reader: FragmentReader, offsets: Ints) -> UInts:
         """Return a column of row metadata for rows by their offsets, ascending; see `read`."""
         if field.id == ROW_OFFSET.id:
             return self._positions(reader, offsets)
@@ -158,9 +158,9 @@ class RowMetadata:
             ends = np.cumsum([reader.num_rows for reader in self._readers])
         return np.concatenate((np.zeros(1, np.int64), ends))
 
-    def _positions(self, reader: FragmentReader, offsets: Ints) -> Ids:
+    def _positions(self, reader: FragmentReader, offsets: Ints) -> UInts:
         first = self._first_positions[self._fragments.positions[reader.fragment.id]]
-        positions: Ids = (offsets + first).view(np.uint64)
+        positions: UInts = (offsets + first).view(np.uint64)
         if len(reader.deleted):
             positions -= _count_below(reader.deleted, offsets).view(np.uint64)
         return positions
@@ -171,7 +171,7 @@ class RowMetadata:
         reader: FragmentReader,
         lineage: Lineage,
         decode: Callable[[bytes, int], _S],
-        from_values: Callable[[Ids], _S],
+        from_values: Callable[[UInts], _S],
     ) -> _S:
         """Return the sequence of a field for the rows of a fragment, from the cache if it is there.
 
@@ -209,7 +209,7 @@ class RowMetadata:
             data = file.read([(lineage.offset, lineage.offset + lineage.size)])[0]
             return decode(data.tobytes(), rows)
 
-    def _read_hidden_column(self, field: Field, fragment: Fragment, rows: int) -> Ids:
+    def _read_hidden_column(self, field: Field, fragment: Fragment, rows: int) -> UInts:
         """Read a sequence that a hidden column of a data file holds."""
         for data_file in fragment.files:
             columns = dict(zip(data_file.fields, data_file.column_indices, strict=False))
@@ -220,7 +220,7 @@ class RowMetadata:
                     (values,) = run([(file, reader.read(field, [(0, rows)]))])
                     if values.null_count:
                         raise CorruptFile(f"the column has {values.null_count} nulls, expected 0")
-                    ids: Ids = values.to_numpy()
+                    ids: UInts = values.to_numpy()
                     return ids
         error = CorruptFile(
             f"fragment {fragment.id}: {field.name} (field {field.id}) is in none of its data "
@@ -230,13 +230,13 @@ class RowMetadata:
         raise error
 
 
-def _row_id_sequence(ids: Ids) -> RowIdSequence:
+def _row_id_sequence(ids: UInts) -> RowIdSequence:
     from lancefs.table.row_ids import RowIdSequence, Segment
 
     return RowIdSequence((Segment(None, ids, len(ids)),) if len(ids) else ())
 
 
-def _version_sequence(versions: Ids) -> VersionSequence:
+def _version_sequence(versions: UInts) -> VersionSequence:
     from lancefs.table.row_ids import VersionSequence
 
     changes = np.flatnonzero(np.diff(versions)) + 1

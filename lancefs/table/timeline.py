@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 
 from lancefs.datafile.blocks import Mask
-from lancefs.datafile.buffers import Ints
+from lancefs.datafile.buffers import Ints, UInts
 from lancefs.datafile.row_ranges import is_among
 from lancefs.forks import cached_property
 from lancefs.table.base_paths import TableFiles
@@ -18,7 +18,6 @@ from lancefs.table.flags import ReaderFlags
 from lancefs.table.fragment_readers import FragmentReaders
 from lancefs.table.fragments import DataFile, DataOverlay, DeletionFile, Fragment
 from lancefs.table.manifest import Manifest
-from lancefs.table.row_ids import Ids
 from lancefs.table.row_index import RowIndex
 from lancefs.table.row_metadata import RowMetadata
 
@@ -121,7 +120,7 @@ class Timeline:
             lambda position: self._has(position, fragment, offsets) == is_there,
         )
 
-    def since_when_ids(self, ids: Ids, is_there: bool) -> Ints:
+    def since_when_ids(self, ids: UInts, is_there: bool) -> Ints:
         """Return the version that added each row, or that removed it, by stable row ids.
 
         Args:

@@ -11,14 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.blocks import Mask
-from lancefs.datafile.buffers import Ints, to_arrow_numbers
+from lancefs.datafile.buffers import Ints, UInts, to_arrow_numbers
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import CorruptFile
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.open_version import OpenVersion
-from lancefs.table.row_ids import Ids
 from lancefs.table.row_metadata import LAST_UPDATED_AT, ROW_ID
 from lancefs.table.row_values import encode_rows
 from lancefs.threads import in_threads
@@ -106,7 +105,7 @@ def live_rows(version: OpenVersion, position: int) -> VersionRows:
     return rows_at(position, reader.live_offsets())
 
 
-def ids_of(version: OpenVersion, rows: VersionRows) -> Ids:
+def ids_of(version: OpenVersion, rows: VersionRows) -> UInts:
     """Return the row ids of rows."""
     order = rows.order()
     ordered = rows.reordered(order)
@@ -152,13 +151,13 @@ class NumberPlaces(NamedTuple):
         order: Without `places`, the position of each of the ascending numbers in the array.
     """
 
-    ids: Ids
+    ids: UInts
     least: np.uint64
     places: Ints | None
     order: Ints
 
     @classmethod
-    def of(cls, ids: Ids) -> NumberPlaces:
+    def of(cls, ids: UInts) -> NumberPlaces:
         """Return where numbers are."""
         if len(ids):
             least = ids.min()
@@ -170,7 +169,7 @@ class NumberPlaces(NamedTuple):
         order = np.argsort(ids)
         return cls(ids[order], np.uint64(0), None, order)
 
-    def find(self, wanted: Ids) -> Ints:
+    def find(self, wanted: UInts) -> Ints:
         """Return a position of each wanted number; -1 for those that are not in the array."""
         if self.places is not None:
             shifted = wanted - self.least  # those below it become large
@@ -181,7 +180,7 @@ class NumberPlaces(NamedTuple):
         at = np.minimum(np.searchsorted(self.ids, wanted), len(self.ids) - 1)
         return np.where(self.ids[at] == wanted, self.order[at], -1)
 
-    def pairs(self, others: Ids) -> tuple[Ints, Ints]:
+    def pairs(self, others: UInts) -> tuple[Ints, Ints]:
         """Find the numbers that others share; both have each number once.
 
         Returns:

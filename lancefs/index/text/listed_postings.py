@@ -19,10 +19,9 @@ import pyarrow as pa
 
 from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.blocks import RowRange
-from lancefs.datafile.buffers import Ints
+from lancefs.datafile.buffers import Ints, UInts
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.index.files import IndexReader
-from lancefs.index.row_sets import Addresses
 from lancefs.index.text.analyzers import AnalyzerParams, params_of_json
 from lancefs.index.text.partitions import TextPartition, read_documents, read_tokens
 from lancefs.index.text.positions import WordPlaces
@@ -87,7 +86,7 @@ class ListedPostings:
     """
 
     def __init__(
-        self, reader: IndexReader, num_tokens: int, rows: Addresses, lengths: Numbers32
+        self, reader: IndexReader, num_tokens: int, rows: UInts, lengths: Numbers32
     ) -> None:
         self._reader = reader
         self._rows = rows
@@ -168,7 +167,7 @@ class ListedPostings:
             raise CorruptFile("a document has a part of a token")
         return Postings(documents, counts.astype(np.uint32))
 
-    def _documents(self, rows: Addresses) -> Numbers32:
+    def _documents(self, rows: UInts) -> Numbers32:
         """Return the documents of rows."""
         if (rows[1:] <= rows[:-1]).any():
             raise CorruptFile("the rows of a token do not ascend")

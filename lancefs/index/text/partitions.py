@@ -13,10 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancefs.datafile.arrays import numbers_of
-from lancefs.datafile.buffers import Array, Ints
+from lancefs.datafile.buffers import Array, Ints, UInts
 from lancefs.errors import CorruptFile, locating
 from lancefs.index.files import IndexReader
-from lancefs.index.row_sets import Addresses
 from lancefs.index.text.fuzzy import FuzzyWord
 from lancefs.index.text.positions import PositionsReader, WordPlaces
 from lancefs.index.text.postings import Numbers32, PostingFormat, Postings, decode_postings
@@ -45,7 +44,7 @@ class Documents(Protocol):
         ...
 
     @property
-    def row_numbers(self) -> Addresses:
+    def row_numbers(self) -> UInts:
         """The row of each document."""
         ...
 
@@ -121,7 +120,7 @@ class TextPartition:
 
     def __init__(
         self,
-        row_numbers: Addresses,
+        row_numbers: UInts,
         lengths: Numbers32,
         tokens: TokenMap,
         postings: PostingsFile,
@@ -295,7 +294,7 @@ def blocks_of(reader: IndexReader, lists: pa.Array) -> tuple[Array, Ints]:
     return np.frombuffer(data or b"", np.uint8), found
 
 
-def read_documents(reader: IndexReader) -> tuple[Addresses, Numbers32]:
+def read_documents(reader: IndexReader) -> tuple[UInts, Numbers32]:
     """Return the row of each document, and how many tokens it has.
 
     Raises:

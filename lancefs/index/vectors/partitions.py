@@ -13,9 +13,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from lancefs.datafile.buffers import Ints
+from lancefs.datafile.buffers import Ints, UInts
 from lancefs.errors import CorruptFile
-from lancefs.index.row_sets import Addresses
 from lancefs.index.vectors.codes import Codes, Compare, StoredVectors
 from lancefs.index.vectors.distances import Floats, Metric, Vectors, distances
 from lancefs.storage.budget_cache import BudgetCache
@@ -36,7 +35,7 @@ class Partition(NamedTuple):
         codes: What is compared of them.
     """
 
-    numbers: Addresses
+    numbers: UInts
     codes: Codes
 
     @property
@@ -150,7 +149,7 @@ class VectorPartitions:
 
     def compare(
         self, queries: Sequence[Vectors], asked: Mapping[int, Sequence[int]]
-    ) -> Iterator[tuple[int, Addresses, Floats]]:
+    ) -> Iterator[tuple[int, UInts, Floats]]:
         """Yield positions of queries, row numbers of a partition and the distances of its vectors.
 
         All queries that ask for a partition are compared with it in turn: it is read once, and
