@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import math
-from collections.abc import Sequence
-from datetime import date, datetime
+import re
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal, getcontext
 from typing import Any
 from uuid import UUID
@@ -49,6 +49,19 @@ _FIRST_SURE_DATE = date(1582, 10, 16)
 _FIRST_SURE_YEAR = 1901
 # Above every number, as Spark orders NaN.
 _UPWARDS = (spark.GreaterThan, spark.GreaterThanOrEqual)
+# The types of values of each class that PySpark makes; of instants see `_is_of`.
+_KINDS: dict[type, Callable[[pa.DataType], bool]] = {
+    bool: pa.types.is_boolean,
+    int: pa.types.is_integer,
+    float: pa.types.is_floating,
+    Decimal: pa.types.is_decimal,
+    str: lambda target: pa.types.is_string(target) or target == UUID_STORAGE,
+    bytes: pa.types.is_binary,
+    date: pa.types.is_date,
+    time: pa.types.is_time,
+    timedelta: pa.types.is_duration,
+}
+_UUID_TEXT = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class _Inexact(Exception):
@@ -65,7 +78,7 @@ def expression(filter: spark.Filter, schema: pa.Schema) -> pc.Expression | None:
     try:
         said = _expression(filter, schema)
         _try(said, schema)
-    except (_Inexact, pa.ArrowException, OverflowError, TypeError, ValueError):
+    except (_Inexact, pa.ArrowNotImplementedError):  # Arrow does not compare all of its types
         return None
     return said
 
@@ -157,7 +170,7 @@ def _expression(filter: spark.Filter, schema: pa.Schema) -> pc.Expression:
         if isinstance(filter, kind):
             if not pa.types.is_string(target):
                 raise _Inexact
-            return match(operand, filter.value)
+            return match(operand, _scalar(filter.value, target).as_py())
     raise _Inexact
 
 
@@ -186,24 +199,35 @@ def _operand(filter: spark.Filter, schema: pa.Schema) -> tuple[pc.Expression, pa
         target = arrow_schema(spark_schema(pa.schema([field]))).field(0).type
     except UnsupportedFeature as error:  # Spark sees its texts
         raise _Inexact from error
+    stored = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     # Values in nanoseconds may be shown as numbers, half floats do not cast everywhere.
-    is_fine = getattr(field.type, "unit", "") != "ns" and not pa.types.is_float16(field.type)
-    if not is_fine or pa.types.is_date64(field.type):
+    is_fine = getattr(stored, "unit", "") != "ns" and not pa.types.is_float16(stored)
+    if not is_fine or pa.types.is_date64(stored):
         raise _Inexact
     operand = pc.field(attribute[0])
     return (operand if field.type == target else operand.cast(target)), target
 
 
 def _scalar(value: Any, target: pa.DataType) -> pa.Scalar:
-    if value is None or (isinstance(value, float) and math.isnan(value)) or _is_doubtful(value):
+    # Arrow would make dates of numbers, for instance, and does not order NaN as Spark does.
+    if not _is_of(value, target) or value != value or _is_doubtful(value):
         raise _Inexact
-    if isinstance(value, datetime) and (value.tzinfo is None) != (target.tz is None):
-        raise _Inexact
-    scalar = pa.scalar(_uuid_bytes(value) if target == UUID_STORAGE else value, target)
+    try:
+        scalar = pa.scalar(_uuid_bytes(value) if target == UUID_STORAGE else value, target)
+    except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError) as error:
+        raise _Inexact from error  # more than the type holds, or half of a character
     # One more fraction than the type holds would be cut off.
     if pa.types.is_float32(target) and scalar.as_py() != value:
         raise _Inexact
     return scalar
+
+
+def _is_of(value: Any, target: pa.DataType) -> bool:
+    """Return whether a value is one of those that PySpark makes of values of a type."""
+    if isinstance(value, datetime):  # which is a date, too
+        return pa.types.is_timestamp(target) and (value.tzinfo is None) == (target.tz is None)
+    fits = _KINDS.get(type(value))
+    return fits is not None and fits(target)
 
 
 def _is_doubtful(value: Any) -> bool:
@@ -217,10 +241,9 @@ def _is_doubtful(value: Any) -> bool:
 
 def _uuid_bytes(text: str) -> bytes:
     """The bytes of a UUID, of a text that Spark may find equal to that of a value."""
-    value = UUID(text)
-    if str(value) != text:  # in capitals, or without hyphens
+    if not _UUID_TEXT.fullmatch(text):  # in capitals, or without hyphens
         raise _Inexact
-    return value.bytes
+    return UUID(text).bytes
 
 
 def _is_in(operand: pc.Expression, values: Sequence[Any], target: pa.DataType) -> pc.Expression:

@@ -18,6 +18,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'la
 
 from pyspark.sql import datasource as pushed
 
+from lancefs.spark import filters
 from lancefs.spark.data_source import FilteringReader, LanceDataSource
 from lancefs.spark.table_options import ReadOptions
 
@@ -207,9 +208,31 @@ def test_what_cannot_be_said_exactly_is_left_to_spark(table: str) -> None:
         pushed.EqualTo(("f",), NAN),
         pushed.GreaterThan(("n",), datetime(2026, 1, 1)),
         pushed.StringContains(("i",), "1"),
+        # Values of other types than the column, which Arrow would make some of: 1 of 1.5.
+        pushed.EqualTo(("i",), 1.5),
+        pushed.EqualTo(("i",), True),
+        pushed.In(("y",), (20454,)),
+        pushed.EqualTo(("s",), b"ab"),
+        pushed.EqualTo(("m",), Decimal("1.505")),
+        pushed.LessThan(("i",), 2**70),
+        pushed.StringStartsWith(("s",), "\ud83d"),
+        pushed.EqualTo(("row",), datetime(2026, 1, 4)),
     ]
     assert list(reader.pushFilters([*inexact, pushed.GreaterThan(("i",), 0)])) == inexact
     assert len(reader.pushed) == 1
+
+
+def test_a_mistake_in_telling_filters_is_not_taken_for_one_that_cannot_be_told(
+    table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise ValueError("a mistake of ours")
+
+    monkeypatch.setattr(filters, "_is_doubtful", broken)
+    source = LanceDataSource({"path": table})
+    reader = FilteringReader(source.pinned, ReadOptions(), source.schema())
+    with pytest.raises(ValueError, match="a mistake of ours"):
+        list(reader.pushFilters([pushed.GreaterThan(("i",), 0)]))
 
 
 DIGITS, BEFORE = (Decimal("123456789012345678901234567890123456" + end) for end in ("78", "77"))
