@@ -163,23 +163,27 @@ _tables: dict[tuple[Any, ...], TaskColumns] = {}
 
 
 def column_reader(
-    pinned: Pinned, column: StructType, nanoseconds: Nanoseconds
-) -> Callable[[pa.Array], pa.Array]:
-    """Return a function that reads a column at given positions.
+    pinned: Pinned, columns: StructType, nanoseconds: Nanoseconds
+) -> Callable[..., pa.Array]:
+    """Return a function that reads one of some columns at given positions.
+
+    It is called with the positions as its only argument for the first column, with the same twice
+    for the second, and so on.
 
     Args:
         pinned: The version.
-        column: The column, as Spark sees it.
+        columns: The columns, as Spark sees them.
         nanoseconds: What becomes of nanoseconds.
     """
-    field = arrow_schema(column).field(0)
+    fields = list(arrow_schema(columns))
     key = (*pinned.key, nanoseconds)
 
     def open_columns() -> TaskColumns:
         return TaskColumns(LanceDataset(pinned.open()), nanoseconds)
 
     @brief
-    def read(positions: pa.Array) -> pa.Array:
+    def read(*same: pa.Array) -> pa.Array:
+        positions, field = same[0], fields[len(same) - 1]
         if not len(positions):
             return pa.nulls(0, field.type)
         return _of_this_task(key, open_columns).read(field, stored_values(positions, np.int64))

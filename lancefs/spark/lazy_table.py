@@ -2,7 +2,7 @@
 
 Spark tells a Python data source nothing of the columns of a query, but its optimizer drops what a
 query does not use. So such a DataFrame consists of positions of rows, which Spark makes itself, and
-of one Arrow function for each column, which reads the column at these positions.
+for each column of the call of an Arrow function, which reads it at these positions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import arrow_udf
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from lancefs.lance_dataset import LanceDataset
 from lancefs.spark.column_reader import column_reader
@@ -35,6 +35,12 @@ from lancefs.spark.table_options import (
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref, make_ref
 from lancefs.table.row_metadata import ROW_OFFSET
+
+# So many columns of one type share a function: to make one takes PySpark some 40 calls into Java.
+# How often a call has the positions tells the column. Spark sends them to Python once, however
+# often. (An argument by name would say it better, but such functions cannot be arguments of those
+# of users: PySpark 4.1 to 4.3 chains these, and passes no names then.)
+_SHARE = 8
 
 
 def table(
@@ -115,9 +121,17 @@ def _with_columns(
 ) -> DataFrame:
     """Put columns in place of positions."""
     pinned, at = pin(where, version), positions[ROW_OFFSET.name]
-    columns = []
+    alike: dict[DataType, list[StructField]] = {}
     for field in schema:
-        run = function(column_reader, pinned, StructType([field]), nanoseconds)
-        run.__annotations__ = {"values": pa.Array, "return": pa.Array}  # the kind of function
-        columns.append(arrow_udf(run, field.dataType)(at).alias(field.name))
-    return positions.select(*columns)
+        alike.setdefault(field.dataType, []).append(field)
+    columns = {}
+    for data_type, fields in alike.items():
+        for start in range(0, len(fields), _SHARE):
+            shared = fields[start : start + _SHARE]
+            run = function(column_reader, pinned, StructType(shared), nanoseconds)
+            run.__annotations__ = {"arrays": pa.Array, "return": pa.Array}  # the kind of function
+            read = arrow_udf(run, data_type)
+            for number, field in enumerate(shared, 1):
+                columns[field.name] = read(*[at] * number)
+    names = schema.fieldNames()
+    return positions.select(*map(columns.get, names)).toDF(*names)  # names all in one call

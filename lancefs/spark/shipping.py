@@ -107,17 +107,17 @@ def function(owner: Callable[..., Any], *arguments: Any) -> Callable[[Any], Any]
     """Return a function for `arrow_udf`, which travels by value.
 
     Args:
-        owner: A function at the top of a module: of these arguments it makes one that takes an
-            array, and returns one.
+        owner: A function at the top of a module: of these arguments it makes one that takes
+            arrays, and returns one.
         *arguments: As for `ship`.
     """
     module, name = owner.__module__, owner.__qualname__
     make: Callable[..., Any] = rebuild
     made: list[Any] = []  # on the worker, which unpickles this function once for each task
 
-    def run(values):  # type: ignore[no-untyped-def]
+    def run(*arrays):  # type: ignore[no-untyped-def]
         if not made:
             made.append(make(module, name, arguments))
-        return made[0](values)
+        return made[0](*arrays)
 
     return run

@@ -66,14 +66,13 @@ PROCESSES = {
     "a column at positions": """
         table = TableOptions({0!r})
         version = open_table(table, Ref())
-        column = StructType([spark_schema(LanceDataset(version).schema)["k"]])
-        read = column_reader(pin(table, version), column, "error")
+        columns = spark_schema(LanceDataset(version).schema)
+        read = column_reader(pin(table, version), columns, "error")
         for batch in LanceDataset(version).to_batches(["k"], batch_size=4):
             assert read(batch["k"]).equals(batch["k"])
     """,
 }
 IMPORTS = """
-from pyspark.sql.types import StructType
 from lancefs.lance_dataset import LanceDataset
 from lancefs.spark.column_reader import column_reader
 from lancefs.spark.data_source import LanceDataSource

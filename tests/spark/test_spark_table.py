@@ -21,6 +21,8 @@ from store_servers import s3_server
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'lancefs[spark]'")
 
+from pyspark.sql.functions import arrow_udf, udf
+
 import lancefs
 import lancefs.spark
 from lancefs.errors import (
@@ -31,7 +33,7 @@ from lancefs.errors import (
     RefNotFound,
 )
 from lancefs.scan.execution import Scan
-from lancefs.spark import column_reader
+from lancefs.spark import column_reader, lazy_table
 from lancefs.spark.column_reader import TaskColumns
 from lancefs.spark.spark_types import arrow_schema, spark_schema
 
@@ -95,6 +97,43 @@ def test_queries_find_what_they_find_in_the_format(spark: Any, path: str, query:
     lancefs.spark.table(spark, path).createOrReplaceTempView("t")
     assert spark.sql(query).collect() == expected
     assert expected
+
+
+def test_columns_of_one_type_share_functions(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To make one takes dozens of calls into Java, which wide tables had for each column."""
+    names = ["c d", "`", *map(str, range(50))]
+    rows = pa.table({name: [number, None, -number] for number, name in enumerate(names)})
+    rows = rows.add_column(30, "text", pa.array(["x", "y", None]))
+    lance.write_dataset(rows, tmp_path / "t.lance")
+    made: list[Any] = []
+
+    def counted(run: Any, data_type: Any) -> Any:
+        made.append(data_type.simpleString())
+        return arrow_udf(run, data_type)
+
+    monkeypatch.setattr(lazy_table, "arrow_udf", counted)
+    frame = lancefs.spark.table(spark, tmp_path / "t.lance")
+    assert made == ["bigint"] * 7 + ["string"]
+    assert [row.asDict() for row in frame.collect()] == rows.to_pylist()
+    some = ["49", "text", "0", "c d"]
+    assert [row.asDict() for row in frame.select(some).collect()] == rows.select(some).to_pylist()
+
+
+def test_functions_of_users_take_the_columns(spark: Any, tmp_path: Path) -> None:
+    rows = pa.table({"a": [1, 2, 3], "b": [10, 20, 30], "t": ["x", "y", None]})
+    lance.write_dataset(rows, tmp_path / "t.lance")
+    frame = lancefs.spark.table(spark, tmp_path / "t.lance")
+    twice = arrow_udf(lambda array: pc.multiply(array, 2), "bigint")
+    plus = arrow_udf(lambda left, right: pc.add(left, right), "bigint")
+    shout = udf(lambda text: None if text is None else text + "!", "string")
+    found = frame.select(twice("b"), twice(twice("a")), plus("a", twice("b")), shout("t"))
+    assert [tuple(row) for row in found.collect()] == [
+        (20, 4, 21, "x!"),
+        (40, 8, 42, "y!"),
+        (60, 12, 63, None),
+    ]
 
 
 @pytest.mark.parametrize("filter", ["price > 480 and city = 'Graz'", pc.field("id") > 2995])
