@@ -112,8 +112,11 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
     def reader(self, schema: StructType) -> LanceReader:
         """A reader of the pinned version, for columns that `.schema(…)` may have chosen."""
         options, pinned = self._resolved(schema)
-        if options.stream.change_feed:
-            raise ValueError("readChangeFeed is for streams: spark.readStream.format('lancefs')")
+        for name in options.stream.row_options:
+            raise ValueError(
+                f"{name} is for streams: spark.readStream.format('lancefs'); a batch has the rows "
+                "of one version, which version, tag, branch and asOf name"
+            )
         self._check(pinned, schema, options.read)
         # Up to PySpark 4.3 the DataFrame keeps what was planned with the filters of one read, and
         # any other read of it finds only those rows. So they are taken where that is asked for.

@@ -136,6 +136,16 @@ class StreamOptions:
     skip_changes: bool = False
     change_feed: bool = False
 
+    @property
+    def row_options(self) -> list[str]:
+        """The options that are given, and tell which rows come: a batch has others."""
+        given = {
+            "startingVersion": self.starting_version is not None,
+            "startingTimestamp": self.starting_time is not None,
+            "readChangeFeed": self.change_feed,
+        }
+        return [name for name, is_given in given.items() if is_given]
+
 
 @dataclass(frozen=True, slots=True)
 class Options:

@@ -291,6 +291,26 @@ def test_a_filter_in_sql_is_an_option(spark: Any, table: str) -> None:
     assert [row[0] for row in cheap] == [0.5]
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("startingVersion", "2"),
+        ("startingTimestamp", "2026-01-01"),
+        ("readChangeFeed", "true"),
+    ],
+)
+def test_options_that_tell_the_rows_of_a_stream_are_refused_in_a_batch(
+    tmp_path: Path, name: str, value: str
+) -> None:
+    """It has all rows of one version: those before the version that is named, too."""
+    options = {"path": make_table(tmp_path / "t.lance", 10, enable_stable_row_ids=True)}
+    source = LanceDataSource({**options, name: value})
+    with pytest.raises(ValueError, match=rf"^{name} is for streams: spark\.readStream"):
+        source.reader(source.schema())
+    harmless = LanceDataSource({**options, "maxVersionsPerTrigger": "1", "skipChanges": "true"})
+    assert harmless.reader(harmless.schema()).partitions()
+
+
 def test_a_point_in_time_may_be_a_datetime(spark: Any, table: str) -> None:
     now = datetime.now(UTC)
     assert lancefs.spark.read(spark, table, as_of=now).count() == lancefs.open(table).count_rows()
