@@ -87,6 +87,17 @@ def plan(
     return spans
 
 
+def bytes_to_read(fragments: Sequence[Fragment], types: Sequence[pa.DataType]) -> int:
+    """Estimate the bytes that reading columns takes; 0 where the manifest does not tell.
+
+    Args:
+        fragments: Those of the manifest.
+        types: Types of the columns.
+    """
+    row_bytes = fixed_row_bytes(types)
+    return sum(_bytes_to_read(fragment, row_bytes) for fragment in fragments)
+
+
 def restrict_spans(
     spans: Sequence[Span],
     fragments: Sequence[Fragment],

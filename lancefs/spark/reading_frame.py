@@ -14,11 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
 
 from lancefs.spark.data_source import LanceReader
+from lancefs.spark.partitions import bytes_to_read
 from lancefs.spark.shipping import batches_of
+from lancefs.spark.spark_types import read_schema
 
 # Of a span: the positions of its first and last fragments, and the rows of a single fragment.
 _NUMBERS = 4
-_TASK_BYTES = _NUMBERS * np.dtype(np.int64).itemsize
+_LONG = np.dtype(np.int64).itemsize
+_TASK_BYTES = _NUMBERS * _LONG
 _ALL_ROWS = (-1, -1)
 
 
@@ -31,8 +34,27 @@ def reading_frame(spark: SparkSession, reader: LanceReader) -> DataFrame:
     """
     packed = pack(reader)
     tasks = len(packed) // _TASK_BYTES
-    numbers = spark.range(0, tasks, 1, max(1, tasks))
+    numbers = _numbers(spark, tasks, _size(reader))
     return numbers.mapInArrow(batches_of(make_reading, reader, packed), reader.columns)
+
+
+def _numbers(spark: SparkSession, count: int, size: int) -> DataFrame:
+    """Return numbers from 0, one a task, that Spark takes for so many bytes.
+
+    Spark has nothing else to tell the size of what a function yields. Of a number a task, it would
+    hold any table to be a few bytes, and send it whole to all executors in a join. A range of more
+    numbers, of which a condition leaves the first of each task, counts in full: Spark does not
+    guess how many rows pass. It makes such numbers in about a nanosecond each.
+    """
+    each = max(1, size // (_LONG * max(1, count)))
+    numbers = spark.range(0, count * each, 1, max(1, count))
+    return numbers.where(f"id % {each} = 0").selectExpr(f"id div {each} AS id")
+
+
+def _size(reader: LanceReader) -> int:
+    version = reader.pinned.open()
+    types = read_schema(version, reader.columns.fieldNames()).types
+    return max(bytes_to_read(version.manifest.fragments, types), _LONG * version.num_rows)
 
 
 def pack(reader: LanceReader) -> bytes:

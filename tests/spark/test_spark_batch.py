@@ -311,6 +311,22 @@ def test_options_that_tell_the_rows_of_a_stream_are_refused_in_a_batch(
     assert harmless.reader(harmless.schema()).partitions()
 
 
+def test_a_large_table_is_not_broadcast_in_a_join(spark: Any, table: str) -> None:
+    """Spark took any table for a few bytes, and collected it in the driver."""
+    before = spark.conf.get("spark.sql.autoBroadcastJoinThreshold")
+    left = lancefs.spark.read(spark, table, columns=["id"], version=1, rows_per_partition=300)
+    right = lancefs.spark.read(spark, table, columns=["id", "price"], version=1)
+    try:
+        for limit, is_broadcast in (("8000", False), ("10m", True)):
+            spark.conf.set("spark.sql.autoBroadcastJoinThreshold", limit)
+            joined = left.join(right, "id")
+            plan = joined._jdf.queryExecution().executedPlan().toString()
+            assert ("BroadcastHashJoin" in plan) == is_broadcast
+            assert joined.count() == left.count() == 4000
+    finally:
+        spark.conf.set("spark.sql.autoBroadcastJoinThreshold", before)
+
+
 def test_a_point_in_time_may_be_a_datetime(spark: Any, table: str) -> None:
     now = datetime.now(UTC)
     assert lancefs.spark.read(spark, table, as_of=now).count() == lancefs.open(table).count_rows()
