@@ -112,13 +112,11 @@ def restrict(
         return rows if top_n is None or top_n.calls else TopNRows(rows.dataset, top_n)
     table = BoundTable(rows, uses, context, is_view)
     kept = kept_rows(rows)
-    if kept is not None:
-        return table.with_used_columns(kept)
-    for rewrite in (*_REWRITES, _scanned):
+    for rewrite in (*_REWRITES, _scanned) if kept is None else (_row_count,):
         found = _applied(rewrite, table)
         if found is not None:
             return table.with_used_columns(found) if isinstance(found, Rows) else found
-    return rows
+    return rows if kept is None else table.with_used_columns(kept)
 
 
 def _applied(rewrite: Rewrite, table: BoundTable) -> Replacement | None:

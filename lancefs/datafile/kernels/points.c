@@ -171,7 +171,8 @@ static int skip_repeats(Repeats *repeats, int64_t count) {
 int open_repeats(const int64_t *page, Chunk chunk, int64_t count, int64_t within, Repeats *repeats) {
     const int64_t width = page[BITS] / 8, each = length_width(page);
     int64_t values = 0;
-    if (width < 1 || width > 8 || each < 1 || chunk.values.size % width || chunk.lengths.size % each)
+    const int is_known = width == 1 || width == 2 || width == 4 || width == 8;
+    if (!is_known || each < 1 || chunk.values.size % width || chunk.lengths.size % each)
         return DAMAGED;
     const int64_t runs = chunk.lengths.size / each;
     if (chunk.values.size / width != runs)

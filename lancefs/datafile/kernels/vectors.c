@@ -40,8 +40,8 @@ static inline float total(float *lanes) {
     }
 
 DEFINE_COMPARE(squared_distance, float, (left - right) * (left - right))
-DEFINE_COMPARE(product, float, left *right)
-DEFINE_COMPARE(product_of_codes, uint8_t, left *right)
+DEFINE_COMPARE(product, float, (left * right))
+DEFINE_COMPARE(product_of_codes, uint8_t, (left * right))
 
 /* Return how many vectors are compared with all queries at a time. */
 static int64_t vectors_near(int64_t bytes) {
