@@ -80,20 +80,22 @@ class MemberRows(Rows):
             field_for_duckdb(self._fields[one.name]) if one.name in self._fields else one
             for one in whole.schema
         ]
-        paths = self._encoded_paths()
         types = {n: kind for n, kind in whole.nested_types.items() if n not in self._fields}
-        for name in {path.partition(".")[0] for path in paths}:
-            types[name] = field_for_duckdb(_with_members(shown.field(name), used, paths)).type
-        nested = (whole.nested & types.keys()) | paths
+        nested = {path: name for path, name in whole.nested.items() if name in types}
+        for name in used.members:
+            if paths := self._encoded_paths(name):
+                types[name] = field_for_duckdb(_with_members(shown.field(name), used, paths)).type
+                nested |= dict.fromkeys(paths, name)
         encoded = whole.encoded - used.tested
         return DuckDBColumns(pa.schema(fields), encoded, whole.changed, nested, types)
 
-    def _encoded_paths(self) -> frozenset[str]:
-        """The paths of members whose strings are stored with dictionaries."""
-        version, used = self.dataset.opened, self._used
-        paths = [f"{name}.{member}" for name in used.members for member in used.members[name]]
-        read = [version.column(path) for path in paths if path not in used.tested]
-        return frozenset(field.name for field in self._with_dictionaries(read))
+    def _encoded_paths(self, name: str) -> frozenset[str]:
+        """Return the paths of members of a struct whose strings are stored with dictionaries."""
+        paths = (f"{name}.{member}" for member in self._used.members[name])
+        read = {path: self.dataset.opened.column(path) for path in paths}
+        values = [field for path, field in read.items() if path not in self._used.tested]
+        found = {field.id for field in self._with_dictionaries(values)}
+        return frozenset(path for path, field in read.items() if field.id in found)
 
     def filter_field(self, column: str) -> pa.Field:
         """Return a column as filters see it, which may name members by their places: whole."""

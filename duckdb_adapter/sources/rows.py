@@ -173,17 +173,17 @@ class DuckDBColumns:
         schema: The columns, the counting one first.
         encoded: The names of those of strings that come dictionary-encoded.
         changed: The names of those of which filters cannot speak, see `RowSource.can_filter`.
-        nested: The names of lists of strings that are stored with dictionaries, and the paths of
-            such members of structs.
-        nested_types: The types of the columns that have those, with dictionaries in them, by name.
+        nested: The paths of lists of strings, and of members of structs, that are stored with
+            dictionaries, each with the name of its column.
+        nested_types: The types of these columns, with dictionaries in them, by name.
         decimal64: The names of those decimals that come in 64 bits, as DuckDB keeps them.
-        nested_encoded: Those of `nested` that come dictionary-encoded.
+        nested_encoded: Those paths of `nested` that come dictionary-encoded.
     """
 
     schema: pa.Schema
     encoded: frozenset[str]
     changed: frozenset[str]
-    nested: frozenset[str] = frozenset()
+    nested: Mapping[str, str] = field(default_factory=dict)
     nested_types: Mapping[str, pa.DataType] = field(default_factory=dict)
     decimal64: frozenset[str] = frozenset()
     nested_encoded: frozenset[str] = frozenset()
@@ -199,7 +199,7 @@ class DuckDBColumns:
             self,
             schema=pa.schema(fields),
             decimal64=frozenset(decimal64),
-            nested_encoded=self.nested,
+            nested_encoded=frozenset(self.nested),
         )
 
 
@@ -272,7 +272,7 @@ class Rows(RowSource):
             if field.name not in version.named_fields or field.type != known.type
         )
         schema = pa.schema([_COUNT_FIELD, *columns])
-        found = DuckDBColumns(schema, encoded, changed, nested, types)
+        found = DuckDBColumns(schema, encoded, changed, {name: name for name in nested}, types)
         if is_whole:
             with _LOCK:
                 _COLUMNS[version] = found
@@ -317,16 +317,13 @@ class Rows(RowSource):
         other, known = copy(self), self._known_columns
         places = sorted(known.schema.get_field_index(name) for name in names)
         schema = pa.schema([_COUNT_FIELD, *map(known.schema.field, places)])
-        types = {name: kind for name, kind in known.nested_types.items() if name in names}
         other._known_columns = replace(
             known,
             schema=schema,
             encoded=known.encoded.intersection(names),
             changed=known.changed.intersection(names),
-            nested=frozenset(
-                path for path in known.nested if path in types or path.partition(".")[0] in types
-            ),
-            nested_types=types,
+            nested={path: name for path, name in known.nested.items() if name in names},
+            nested_types={n: kind for n, kind in known.nested_types.items() if n in names},
         )
         return other
 
