@@ -98,6 +98,13 @@ int64_t read_dense_chunk(const int64_t *page, const uint8_t *chunk, int64_t leng
 /* Find the runs of the `count` values of a chunk, and pass over `within` of them. */
 int open_repeats(const int64_t *page, Chunk chunk, int64_t count, int64_t within, Repeats *repeats);
 
+/* Write the next `taken` values of runs. */
+int repeat_values(Repeats *repeats, int64_t taken, uint8_t *to);
+
+/* Write the values of the wanted rows of a chunk of runs, whose first row is `first`. */
+int write_repeats(const int64_t *page, Chunk chunk, int64_t count, int64_t first,
+                  const int64_t *rows, int64_t start, int64_t stop, uint8_t *out);
+
 /* Write the next `taken` indices of runs, which are below `limit`. */
 int repeat_indices(Repeats *repeats, int64_t taken, int64_t limit, uint32_t *indices);
 
