@@ -49,10 +49,10 @@ class _Group:
         self.version = version
         self._survivors = survivors
         self._old, self._new = old, new
-        self.old_ids = np.unique(np.array([one.fragment_id for one in old], np.int64))
-        self.new_ids = np.unique(np.array([one.fragment_id for one in new], np.int64))
         self.old = [one.fragment_id for one in old]
         self.new = [one.fragment_id for one in new]
+        self.old_ids = np.unique(np.array(self.old, np.int64))
+        self.new_ids = np.unique(np.array(self.new, np.int64))
 
     def follow(self, addresses: UInts) -> tuple[Ints, UInts]:
         """Return which rows live, and their new addresses; those of other fragments stay.
@@ -89,17 +89,13 @@ class _Group:
 
     def _positions(self, survivors: UInts, wanted: UInts, at: Ints) -> Ints:
         """Return the position of each wanted row among the survivors in the order of writing."""
-        bounds = [one.fragment_id << OFFSET_BITS for one in self._old]
+        bounds = [number << OFFSET_BITS for number in self.old]
         firsts = np.searchsorted(survivors, np.array(bounds, np.uint64))
         limits = np.array([bound + (1 << OFFSET_BITS) - 1 for bound in bounds], np.uint64)
         counts = np.searchsorted(survivors, limits, side="right") - firsts
         shifts = (np.cumsum(counts) - counts) - firsts
-        order = np.argsort([one.fragment_id for one in self._old])
-        which = order[
-            np.searchsorted(
-                np.array([one.fragment_id for one in self._old])[order], fragments_of(wanted)
-            )
-        ]
+        order = np.argsort(self.old)
+        which = order[np.searchsorted(np.array(self.old)[order], fragments_of(wanted))]
         positions: Ints = at + shifts[which]
         return positions
 
@@ -107,7 +103,7 @@ class _Group:
         """Return the addresses of the rows at some positions in the new fragments."""
         ends = np.array(list(accumulate(one.rows for one in self._new)), np.int64)
         which = np.searchsorted(ends, rows, side="right")
-        ids = np.array([one.fragment_id for one in self._new], np.uint64)
+        ids = np.array(self.new, np.uint64)
         starts = ends - np.array([one.rows for one in self._new], np.int64)
         return (ids[which] << np.uint64(OFFSET_BITS)) + (rows - starts[which]).astype(np.uint64)
 

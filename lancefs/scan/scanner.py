@@ -484,21 +484,17 @@ class LanceScanner(OtherNames):
     ) -> OutputForms:
         """Return the forms in which columns come, of which validity goes before the others."""
         validity = self._validity_ids(validity_columns)
-        encoded = self._encoded_ids(dictionary_columns)
-        items = frozenset(
-            self._version.column(name).id
-            for name in dictionary_columns
-            if self._version.column(name).children
-        )
+        encoded = self._encoded(dictionary_columns)
+        dictionary = frozenset(field.id for field in encoded if not field.children)
+        items = frozenset(field.id for field in encoded if field.children)
         decimal64 = self._decimal64_ids(decimal64_columns)
-        dictionary = encoded - items - validity
-        return OutputForms(dictionary, validity, decimal64 - validity, items - validity)
+        return OutputForms(dictionary - validity, validity, decimal64 - validity, items - validity)
 
-    def _encoded_ids(self, names: Collection[str]) -> frozenset[int]:
-        """Return the ids of columns that come dictionary-encoded, or whose items do."""
+    def _encoded(self, names: Collection[str]) -> Sequence[Field]:
+        """Return the columns that come dictionary-encoded, or whose items do."""
         _check_list("dictionary_columns", names)
         rule = "columns of strings, and of lists of strings, come dictionary-encoded"
-        return self._ids_of_kind("dictionary_columns", names, is_encodable, rule)
+        return self._of_kind("dictionary_columns", names, is_encodable, rule)
 
     def _validity_ids(self, names: Collection[str]) -> frozenset[int]:
         """Return the ids of columns that come as their validity."""
@@ -513,14 +509,15 @@ class LanceScanner(OtherNames):
         if names and self._computed is not None:
             raise ValueError("decimal64_columns needs columns by their names, not expressions")
         rule = "decimals of up to 18 digits come in 64 bits, with pyarrow 19 or newer"
-        return self._ids_of_kind(
+        fields = self._of_kind(
             "decimal64_columns", names, lambda one: decimal64_field(one) is not None, rule
         )
+        return frozenset(field.id for field in fields)
 
-    def _ids_of_kind(
+    def _of_kind(
         self, option: str, names: Collection[str], is_fit: Callable[[Field], bool], rule: str
-    ) -> frozenset[int]:
-        """Return the ids of the columns of an option, all of which must be of some kind.
+    ) -> Sequence[Field]:
+        """Return the columns of an option, all of which must be of some kind.
 
         Args:
             option: Its name.
@@ -533,7 +530,7 @@ class LanceScanner(OtherNames):
         if other is not None:
             shown = f"{option} has {other.name!r}, which is {other.shown_type}"
             raise ValueError(f"{shown}; only {rule}")
-        return frozenset(field.id for field in fields)
+        return fields
 
     def _understand(self, filters: Sequence[Filter]) -> KnownFilter:
         from lancefs.scan.known_filters import known_filter
