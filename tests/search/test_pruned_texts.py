@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,24 @@ class DrawnDocuments:
         return Statistics(self.count, self.total_tokens, counts)
 
 
+def assert_same_best(
+    match: Callable[..., tuple[Any, Any]],
+    documents: DrawnDocuments,
+    tokens: Sequence[str],
+    most: int,
+) -> None:
+    """Check that a search for the best documents finds those of a search for all."""
+    numbers, scores = match(documents, tokens, documents.statistics)
+    wanted = not_worse(numbers.astype(np.uint64), scores, most)
+
+    found, own = match(documents, tokens, documents.statistics, most)
+    best = not_worse(found.astype(np.uint64), own, most)
+
+    assert dict(zip(found[best].tolist(), own[best].tolist(), strict=True)) == dict(
+        zip(numbers[wanted].tolist(), scores[wanted].tolist(), strict=True)
+    )
+
+
 @settings(max_examples=examples(150))
 @given(
     seed=st.integers(0, 1 << 32),
@@ -67,15 +85,7 @@ def test_the_best_documents_are_those_of_a_search_for_all(
 ) -> None:
     documents = DrawnDocuments(np.random.default_rng(seed), count, shares)
     tokens = [f"t{number}" for number in range(len(shares))] + ["t0"] * twice + ["unknown"]
-    numbers, scores = match_any(documents, tokens, documents.statistics)
-    wanted = not_worse(numbers.astype(np.uint64), scores, most)
-
-    found, own = match_any(documents, tokens, documents.statistics, most)
-    best = not_worse(found.astype(np.uint64), own, most)
-
-    assert dict(zip(found[best].tolist(), own[best].tolist(), strict=True)) == dict(
-        zip(numbers[wanted].tolist(), scores[wanted].tolist(), strict=True)
-    )
+    assert_same_best(match_any, documents, tokens, most)
 
 
 @settings(max_examples=examples(150))
@@ -91,15 +101,7 @@ def test_the_best_documents_with_all_tokens_are_those_of_a_search_for_all(
 ) -> None:
     documents = DrawnDocuments(np.random.default_rng(seed), count, shares)
     tokens = [f"t{number}" for number in range(len(shares))] + ["t0"] * twice
-    numbers, scores = match_all(documents, tokens, documents.statistics)
-    wanted = not_worse(numbers.astype(np.uint64), scores, most)
-
-    found, own = match_all(documents, tokens, documents.statistics, most)
-    best = not_worse(found.astype(np.uint64), own, most)
-
-    assert dict(zip(found[best].tolist(), own[best].tolist(), strict=True)) == dict(
-        zip(numbers[wanted].tolist(), scores[wanted].tolist(), strict=True)
-    )
+    assert_same_best(match_all, documents, tokens, most)
 
 
 def test_documents_with_all_tokens_are_looked_for_among_the_best_ones_first(
