@@ -17,7 +17,6 @@ Pointer: TypeAlias = c_void_p
 
 DESCRIPTOR_VERSION = 2
 ERROR_INPUT_INVALID = 2001
-MACRO_SCALAR = 0
 MACRO_TABLE = 1
 PARAMETER_STANDARD = 1
 # Properties of scalar functions: whether NULL is an argument as any other, and whether it may fail.
@@ -113,7 +112,9 @@ _CALLS: dict[str, tuple[Any, ...]] = {
     "extension_register_replacement_scan": (_P, _P),
     "replacement_scan_get_name": (_P, POINTER(_P)),
     "replacement_scan_set_subquery": (_P, _STR),
+    "replacement_scan_set_function_name": (_P, _P),
     "replacement_scan_set_alias": (_P, _STR),
+    "qname_create": (_STR, c_uint64, POINTER(_P)),
     "qname_get_part_count": (_P, POINTER(c_uint64)),
     "qname_get_part": (_P, c_uint64, POINTER(_Text)),
     "macro_function_create": (_P, c_int32, POINTER(_P)),
@@ -236,6 +237,10 @@ class Api:
         finally:
             self.destroy("qname", name)
 
+    def make_name(self, parts: Sequence[str]) -> Pointer:
+        """Return a qualified name, which the caller owns."""
+        return self.get("qname_create", (Str * len(parts))(*map(Str.of, parts)), len(parts))
+
     def number_of(self, kind: str, info: int) -> int:
         """Return the number that a callback was given as its data.
 
@@ -245,29 +250,25 @@ class Api:
         """
         return self.get(f"{kind}_get_user_data", info).value or 0
 
-    def arguments_of(self, info: int, count: int) -> list[str]:
-        """Return the arguments of a scalar function of texts, which are the same for all rows.
+    def argument_of(self, info: int) -> str:
+        """Return the argument of a scalar function of one text, which is the same for all rows.
 
         Args:
             info: What the callback was called with.
-            count: Their number.
 
         Returns:
-            The texts; empty ones for NULL.
+            The text; an empty one for NULL.
         """
-        found = []
-        for position in range(count):
-            vector = self.get("scalar_function_exec_get_arg", info, position)
-            value, is_null, text = Pointer(), ctypes.c_bool(), _Text()
-            self.call("vector_get_value", vector, 0, byref(value))
-            try:
-                self.call("value_is_null", value, byref(is_null))
-                if not is_null.value:
-                    self.call("value_get_varchar", value, byref(text))
-                found.append(text.value())
-            finally:
-                self.destroy("value", value)
-        return found
+        vector = self.get("scalar_function_exec_get_arg", info, 0)
+        value, is_null, text = Pointer(), ctypes.c_bool(), _Text()
+        self.call("vector_get_value", vector, 0, byref(value))
+        try:
+            self.call("value_is_null", value, byref(is_null))
+            if not is_null.value:
+                self.call("value_get_varchar", value, byref(text))
+            return text.value()
+        finally:
+            self.destroy("value", value)
 
     def return_text(self, info: int, context: int, text: str) -> None:
         """Set the result of a scalar function, the same for all rows."""

@@ -19,7 +19,7 @@ from duckdb_adapter.lakes import Lake, place_of
 from duckdb_adapter.queries.parsing import parse_soon
 from duckdb_adapter.registration import WHICH, Registration, wanting_names
 from duckdb_adapter.releases import require_known_api
-from duckdb_adapter.replacement_scan import ReplacementScan, SubstituteQuery
+from duckdb_adapter.replacement_scan import Claim, ReplacementScan
 from duckdb_adapter.storage import GivenStorage, Storage
 from lancefs.table.base_paths import BaseRules, as_rules
 
@@ -121,14 +121,14 @@ def _registered() -> Registration:
     return registration
 
 
-def _resolve(storage: Storage, name: Sequence[str], database: int) -> SubstituteQuery | None:
-    """Return what a name stands for in a database, which is given by its number."""
+def _resolve(storage: Storage, name: Sequence[str], database: int) -> Claim | None:
+    """Claim a name in a database, which is given by its number."""
     if len(name) == 1:
         return _scan.resolve(name[0], database, storage)
     schema, table = place_of(name)
     lake = _lakes.get((database, schema.lower()))
     query = None if lake is None else lake.find(table)
-    return None if query is None else SubstituteQuery(query, table)
+    return None if query is None else Claim(table, query)
 
 
 def _require_main_interpreter() -> None:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from duckdb_adapter.paths import TableName, parse_name
 from duckdb_adapter.storage import Storage
@@ -18,11 +18,23 @@ from lancefs.scan.settings import default_settings
 from lancefs.storage import Store
 from lancefs.storage.filesystems import open_url
 from lancefs.storage.local_files import local_path
-from lancefs.table.base_paths import confine
+from lancefs.table.base_paths import BaseRules, confine
 from lancefs.table.refs import Ref, Resolved, make_ref
 from lancefs.threads import Threads, prefetch, submit
 
 _log = logging.getLogger("duckdb_adapter")
+
+# Directories of local tables that names alone meant, by their absolute paths: a name that is met
+# again is not read again. More of them are found anew.
+_MAX_STORES = 1000
+_stores: dict[str, _KnownStore] = {}
+
+
+class _KnownStore(NamedTuple):
+    """The directory of a local table, and the rules that it was opened with."""
+
+    store: Store
+    rules: BaseRules | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +64,39 @@ def find_table(name: str, storage: Storage) -> NamedTable | None:
         ValueError: There is such a table, but what names the version is not a ref.
         ImportError: What fsspec needs for the store is not installed.
     """
-    for candidate in parse_name(name):
+    table = _find_again(name, storage)
+    if table is not None:
+        return table
+    for position, candidate in enumerate(parse_name(name)):
         if candidate.may_be_table() or not candidate.lacks_suffix:
             table = _find(candidate, storage)
             if table is not None:
+                if position == 0 and candidate.ref is None:
+                    _note(name, table.where.root, storage.rules)
                 return table
     return None
+
+
+def _find_again(name: str, storage: Storage) -> NamedTable | None:
+    """Open the newest version of a local table that the name alone meant before."""
+    known = _stores.get(local_path(name) or "")
+    if known is None or known.rules is not storage.rules or storage(name):
+        return None
+    if known.store.confines is not None:
+        known.store.confines.look_again()
+    try:
+        return _Place(known.store, Ref(), storage).open(storage.use_index)
+    except NotALanceTable:  # any more: `find_table` says what is there
+        return None
+
+
+def _note(name: str, store: Store, rules: BaseRules | None) -> None:
+    path = local_path(name)
+    if path is None or not store.is_local or path != store.root:
+        return
+    if len(_stores) >= _MAX_STORES:
+        _stores.clear()
+    _stores[path] = _KnownStore(store, rules)
 
 
 def open_tables(

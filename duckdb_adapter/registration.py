@@ -23,8 +23,7 @@ from duckdb_adapter.bind_callback import (
     BIND_FUNCTION,
     BIND_MACRO,
     BIND_MACRO_BODY,
-    BIND_MACRO_PARAMETER,
-    BIND_PARAMETERS,
+    BIND_PARAMETER,
     BindCall,
     parse_call,
 )
@@ -34,7 +33,7 @@ from duckdb_adapter.errors import UnsupportedDuckDB
 from duckdb_adapter.frames import is_published, publish, retract
 from duckdb_adapter.functions import Function
 from duckdb_adapter.interrupts import catch_early, raise_again
-from duckdb_adapter.replacement_scan import SubstituteQuery
+from duckdb_adapter.replacement_scan import BoundQuery, Claim
 from duckdb_adapter.storage import GivenStorage, Storage
 from lancefs.version import __version__
 
@@ -44,12 +43,12 @@ _NAME = "lancefs"
 # A name by which a database is asked whether it knows our names, and for its number.
 WHICH = "lancefs, which database"
 
-# What a name stands for in a database, which is given by its number; None where it is not ours. The
-# first argument reaches tables where no connection has options of its own.
-ResolveName: TypeAlias = Callable[[Storage, Sequence[str], int], SubstituteQuery | None]
+# Claims a name in a database, which is given by its number; None where it is not ours. The first
+# argument reaches tables where no connection has options of its own.
+ResolveName: TypeAlias = Callable[[Storage, Sequence[str], int], Claim | None]
 # What the name that was resolved last stands for in a statement; it is given the number of the
 # database, and how DuckDB answers the statement.
-BindName: TypeAlias = Callable[[BindCall | None, int, EngineSettings], SubstituteQuery]
+BindName: TypeAlias = Callable[[BindCall | None, int, EngineSettings], BoundQuery]
 
 
 class _Wanted(threading.local):
@@ -72,10 +71,9 @@ def wanting_names() -> Iterator[None]:
 
 
 class _Macro(NamedTuple):
-    """A macro of every database.
+    """A table macro of every database.
 
     Attributes:
-        kind: Whether it stands for a value or for a table: `MACRO_SCALAR` or `MACRO_TABLE`.
         name: As it is called.
         body: The SQL that it stands for.
         parameters: Their names; all but the first have a default.
@@ -83,7 +81,6 @@ class _Macro(NamedTuple):
         example: A call.
     """
 
-    kind: int
     name: str
     body: str
     parameters: Sequence[str]
@@ -95,16 +92,15 @@ class _Macro(NamedTuple):
         """Return the macro that calls a function."""
         name, parameters = function.name, function.parameters
         described = function.description, function.example
-        return cls(capi.MACRO_TABLE, name, function.body, parameters, *described)
+        return cls(name, function.body, parameters, *described)
 
 
 _BIND_MACRO = _Macro(
-    capi.MACRO_SCALAR,
     BIND_MACRO,
     BIND_MACRO_BODY,
-    (BIND_MACRO_PARAMETER,),
-    "The query that a name that lancefs resolved stands for in this transaction and statement",
-    f"FROM query({BIND_MACRO}(1))",
+    (),
+    "What a name that lancefs claimed stands for in this transaction and statement",
+    f"FROM {BIND_MACRO}()",
 )
 
 
@@ -146,6 +142,7 @@ class Registration:
         self.active = False  # whether all databases that are opened now know names and functions
         self._api = api
         self._databases = itertools.count(1)
+        self._macro = api.make_name(("system", "main", BIND_MACRO))
         # DuckDB calls these until the process ends. It reads the name after the callback returned.
         self._name, self._version = _NAME.encode(), __version__.encode()
         self._describe = capi.Describe(self._on_describe)
@@ -215,7 +212,7 @@ class Registration:
 
     def _on_bind(self, info: int, context: int, slot: int) -> None:
         try:
-            call = parse_call(*self._api.arguments_of(info, len(BIND_PARAMETERS)))
+            call = parse_call(self._api.argument_of(info))
             number = self._api.number_of("scalar_function_exec", info)
             answer = self.bind(call, number, _ContextSettings(self._api, context))
             if answer.sources:
@@ -251,17 +248,20 @@ class Registration:
             return
         number = self._api.number_of("replacement_scan", info)
         if name[0] == WHICH:
-            self._give(info, SubstituteQuery(f"SELECT {number} AS number", "database"))
+            self._claim(info, Claim("database", f"SELECT {number} AS number"))
             return
         if not self._api.are_set(context, NEEDED_SETTINGS):
             return
-        answer = self.resolve(self.storage, name, number)
-        if answer is not None:
-            self._give(info, answer)
+        claim = self.resolve(self.storage, name, number)
+        if claim is not None:
+            self._claim(info, claim)
 
-    def _give(self, info: int, answer: SubstituteQuery) -> None:
-        self._api.call("replacement_scan_set_subquery", info, byref(Str.of(answer.query)))
-        self._api.call("replacement_scan_set_alias", info, byref(Str.of(answer.alias)))
+    def _claim(self, info: int, claim: Claim) -> None:
+        if claim.query is None:
+            self._api.call("replacement_scan_set_function_name", info, self._macro)
+        else:
+            self._api.call("replacement_scan_set_subquery", info, byref(Str.of(claim.query)))
+        self._api.call("replacement_scan_set_alias", info, byref(Str.of(claim.alias)))
 
     def _add_scan(self, extension: int, factory: Pointer, number: Opaque) -> None:
         api = self._api
@@ -280,9 +280,8 @@ class Registration:
         try:
             api.call("scalar_function_set_name", function, byref(Str.of(BIND_FUNCTION)))
             signature = api.get("scalar_function_get_signature", function)
-            for name in BIND_PARAMETERS:
-                parameter = byref(Str.of(name)), text, None, capi.PARAMETER_STANDARD
-                api.call("function_signature_add_parameter", signature, *parameter)
+            parameter = byref(Str.of(BIND_PARAMETER)), text, None, capi.PARAMETER_STANDARD
+            api.call("function_signature_add_parameter", signature, *parameter)
             api.call("function_signature_set_return_type", signature, text)
             docs = api.get("scalar_function_get_docs", function)
             api.call(
@@ -301,7 +300,7 @@ class Registration:
 
     def _add_macro(self, extension: int, factory: Pointer, given: _Macro) -> None:
         api = self._api
-        macro = api.get("macro_function_create", factory, given.kind)
+        macro = api.get("macro_function_create", factory, capi.MACRO_TABLE)
         try:
             api.call("macro_function_set_name", macro, byref(Str.of(given.name)))
             api.call("macro_function_set_body", macro, byref(Str.of(given.body)))
@@ -342,9 +341,7 @@ def _resolve_nothing(storage: Storage, parts: Sequence[str], database: int) -> N
     return None
 
 
-def _bind_nothing(
-    call: BindCall | None, database: int, settings: EngineSettings
-) -> SubstituteQuery:
+def _bind_nothing(call: BindCall | None, database: int, settings: EngineSettings) -> BoundQuery:
     raise LookupError("no name was resolved")
 
 

@@ -1,18 +1,18 @@
 """What a name stands for that DuckDB 2.0 does not know, in two steps.
 
-DuckDB's replacement scan asks for the name: `ReplacementScan.resolve` answers with a query that has
-DuckDB call a function of ours (`bind_callback`), to which it tells its transaction and the
-statement. `ReplacementScan.bind` answers that call, with a query over variables that hold the rows.
+DuckDB's replacement scan asks for the name: where `ReplacementScan.resolve` claims it, a macro of
+ours stands for it (`bind_callback`), which tells the transaction and the statement.
+`ReplacementScan.bind` answers that call, with a query over variables that hold the rows.
 """
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from duckdb_adapter.bind_callback import BindCall, binding_query
+from duckdb_adapter.bind_callback import BindCall
 from duckdb_adapter.bound_versions import BoundVersions
 from duckdb_adapter.engine_settings import BindContext, EngineSettings
 from duckdb_adapter.frames import Source
@@ -22,26 +22,34 @@ from duckdb_adapter.resolved_names import ResolvedName, resolve_name
 from duckdb_adapter.storage import ReachedNames, Storage
 
 
-@dataclass(frozen=True, slots=True)
-class SubstituteQuery:
-    """What a name stands for.
+class Claim(NamedTuple):
+    """A name that is ours.
+
+    Attributes:
+        alias: What the table is called in a query that gives it no name.
+        query: What it stands for; None for what `ReplacementScan.bind` answers.
+    """
+
+    alias: str
+    query: str | None = None
+
+
+class BoundQuery(NamedTuple):
+    """What a name stands for in a statement.
 
     Attributes:
         query: The query.
-        alias: What the table is called in a query that gives it no name.
         sources: The values of the variables that the query reads.
     """
 
     query: str
-    alias: str
-    sources: Mapping[str, Source] = field(default_factory=dict)
+    sources: Mapping[str, Source]
 
 
 @dataclass(frozen=True, slots=True)
 class _Resolution:
     """A name that was resolved outside of any transaction, and will be bound in one."""
 
-    number: int
     resolved: ResolvedName
     pins: PinnedVersions
     storage: Storage
@@ -61,20 +69,16 @@ class ReplacementScan:
         self._transactions = Transactions()
         self._bound = BoundVersions()
         self._reached = ReachedNames()
-        self._numbers = itertools.count(1)
         self._last = _Last()
 
-    def resolve(self, name: str, database: int, default: Storage) -> SubstituteQuery | None:
-        """Return what a name stands for; None where it is not ours.
+    def resolve(self, name: str, database: int, default: Storage) -> Claim | None:
+        """Claim a name; None where it is not ours.
 
         Args:
             name: As it stands in SQL.
             database: A number of the database.
             default: Gives the storage options, for names that carry none, where no connection with
                 options of its own asks.
-
-        Returns:
-            A query that has DuckDB call what `bind` answers.
 
         Raises:
             LanceError: It is ours, but what it stands for cannot be read.
@@ -87,13 +91,10 @@ class ReplacementScan:
         if resolved is None:
             return None
         self._reached.note(database, name, storage)
-        number = next(self._numbers)
-        self._last.resolution = _Resolution(number, resolved, pins, storage)
-        return SubstituteQuery(binding_query(number), resolved.alias)
+        self._last.resolution = _Resolution(resolved, pins, storage)
+        return Claim(resolved.alias)
 
-    def bind(
-        self, call: BindCall | None, database: int, settings: EngineSettings
-    ) -> SubstituteQuery:
+    def bind(self, call: BindCall | None, database: int, settings: EngineSettings) -> BoundQuery:
         """Return what the name that this thread resolved last stands for in a statement.
 
         Args:
@@ -101,15 +102,12 @@ class ReplacementScan:
             database: A number of the database.
             settings: How DuckDB answers the statement.
 
-        Returns:
-            A query, and what it reads.
-
         Raises:
             LookupError: No name was resolved, or the table is gone.
             LanceError: The table cannot be read.
         """
         last, self._last.resolution = self._last.resolution, None
-        if call is None or last is None or call.number != last.number:
+        if call is None or last is None:
             raise LookupError("this function is called by lancefs, for names that it was asked for")
         name = last.resolved.name
         pins, use = self._transactions.bind(database, call, name)
@@ -126,7 +124,7 @@ class ReplacementScan:
             # Where it is not clear which version is meant, DuckDB has to read what it captured.
             resolved, text = (resolved, "") if bound is None else (bound, text)
         resolved = resolved.restricted_to(text, BindContext(use, settings))
-        return SubstituteQuery(resolved.select(), resolved.alias, resolved.sources())
+        return BoundQuery(resolved.select(), resolved.sources())
 
 
 def _resolve(name: str, storage: Storage) -> ResolvedName | None:

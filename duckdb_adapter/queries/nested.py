@@ -34,6 +34,7 @@ from duckdb_adapter.queries.trees import (
 )
 
 _SOURCE = "__duckdb_source_"
+_CAPTURES = " AS NOT MATERIALIZED"
 _LIMITS = [[], ["LIMIT_MODIFIER"]]
 
 
@@ -44,8 +45,10 @@ def count_captured(name: str, text: str) -> int:
         name: The name of a table, as it stands in the statement.
         text: The whole text.
     """
+    if _CAPTURES not in text:
+        return 0
     quoted = re.escape(name.replace('"', '""'))
-    return len(re.findall(rf'"{quoted} \(reader \d+\)" AS NOT MATERIALIZED', text))
+    return len(re.findall(rf'"{quoted} \(reader \d+\)"{_CAPTURES}', text))
 
 
 def statement_in(root: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from lancefs.forks import Lock
 
@@ -37,13 +37,30 @@ class RowCountFiles:
     def __init__(self) -> None:
         self._lock = Lock()
         self._folders: dict[int, str] = {}  # by process; a forked child leaves alone its parent's
+        self._paths: dict[tuple[int, int], str] = {}  # by process and number of rows
 
-    def path_of(self, count: int) -> str | None:
+    def path_of(self, count: int, finds_file: Callable[[str], bool]) -> str | None:
         """Return a file of so many rows.
 
+        Args:
+            count: The number.
+            finds_file: Whether there is a file that DuckDB may read.
+
         Returns:
-            None where no more files can be made, or DuckDB would read the name as a pattern.
+            None where no more files can be made, or DuckDB would read the name as a pattern, or may
+            not read the file.
         """
+        key = os.getpid(), count
+        path = self._paths.get(key)
+        if path is not None and finds_file(path):
+            return path
+        path = self._written(count)
+        if path is None or not finds_file(path):
+            return None
+        self._paths[key] = path
+        return path
+
+    def _written(self, count: int) -> str | None:
         try:
             with self._lock:
                 folder = self._folder()

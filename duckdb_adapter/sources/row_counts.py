@@ -57,8 +57,8 @@ def table_of_rows(count: int, finds_file: Callable[[str], bool]) -> str:
         count: The number.
         finds_file: Whether there is a file that DuckDB may read.
     """
-    path = _files.path_of(count) if count >= _MIN_IN_FILE else None
-    if path is None or not finds_file(path):
+    path = _files.path_of(count, finds_file) if count >= _MIN_IN_FILE else None
+    if path is None:
         return range_table(count)
     return f"system.main.read_parquet({literal(path)})"
 

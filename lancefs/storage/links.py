@@ -87,6 +87,11 @@ class Confines:
             self._checked.clear()
         self._checked.add(path)
 
+    def look_again(self) -> None:
+        """Check directories anew when they are met next: links may have taken their place."""
+        self._checked.clear()
+        self._real = None
+
     def open(self, path: str, flags: int) -> int:
         """Open a file; the opener of `open()`.
 

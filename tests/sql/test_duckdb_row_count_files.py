@@ -161,13 +161,13 @@ def test_a_file_is_written_once_and_again_where_it_was_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = _in_folder(tmp_path / "files", monkeypatch)
-    path = Path(files.path_of(5_000_000) or "")
+    path = Path(files.path_of(5_000_000, os.path.exists) or "")
     written = path.stat().st_mtime_ns
-    assert Path(files.path_of(5_000_000) or "") == path
+    assert Path(files.path_of(5_000_000, os.path.exists) or "") == path
     assert path.stat().st_mtime_ns == written
     path.unlink()
     path.parent.rmdir()
-    again = files.path_of(5_000_000)
+    again = files.path_of(5_000_000, os.path.exists)
     assert again is not None
     assert pq.read_metadata(again).num_rows == 5_000_000
 
@@ -175,7 +175,7 @@ def test_a_file_is_written_once_and_again_where_it_was_removed(
 def test_there_are_not_too_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_count_files, "_MAX_FILES", 3)
     files = _in_folder(tmp_path / "files", monkeypatch)
-    assert [files.path_of(count) is not None for count in (7, 8, 9, 10, 7)] == [
+    assert [files.path_of(count, os.path.exists) is not None for count in (7, 8, 9, 10, 7)] == [
         True, True, True, False, True
     ]  # fmt: skip
 
@@ -184,12 +184,12 @@ def test_there_are_not_too_many_files(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_no_file_where_its_name_would_be_a_pattern(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert _in_folder(tmp_path / name, monkeypatch).path_of(7) is None
+    assert _in_folder(tmp_path / name, monkeypatch).path_of(7, os.path.exists) is None
 
 
 def test_no_file_where_there_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
-    assert RowCountFiles().path_of(7) is None
+    assert RowCountFiles().path_of(7, os.path.exists) is None
 
 
 _CHILD = """
@@ -208,7 +208,7 @@ def test_files_are_removed_by_the_process_that_made_them(ending: str) -> None:
     path = run_python(
         "import os, sys\n"
         "from duckdb_adapter.sources.row_count_files import RowCountFiles\n"
-        "path = RowCountFiles().path_of(7)\n"
+        "path = RowCountFiles().path_of(7, os.path.exists)\n"
         f"{ENDINGS[ending]}\n"
         "print(path, os.path.exists(path))"
     )

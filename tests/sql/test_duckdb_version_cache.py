@@ -132,6 +132,31 @@ def test_a_link_to_another_table_is_another_one(con: Any, table: str, tmp_path: 
         assert con.sql(f"SELECT sum(a) FROM '{link}'").fetchall() == [(expected,)]
 
 
+def test_a_relative_path_is_another_table_in_another_directory(
+    con: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in (1, 2):
+        lance.write_dataset(pa.table({"a": [number]}), str(tmp_path / str(number) / "t.lance"))
+    for number in (1, 2, 1):
+        monkeypatch.chdir(tmp_path / str(number))
+        assert con.sql("SELECT a FROM 't.lance'").fetchall() == [(number,)]
+
+
+def test_a_link_in_a_table_that_was_read_before_does_not_lead_elsewhere(
+    con: Any, tmp_path: Path
+) -> None:
+    table, other = tmp_path / "lake" / "t.lance", tmp_path / "secret" / "u.lance"
+    for number, path in enumerate((table, other)):
+        lance.write_dataset(pa.table({"a": [number]}), str(path))
+    query = f"SELECT a FROM '{table}'"
+    assert con.sql(query).fetchall() == con.sql(query).fetchall() == [(0,)]
+    shutil.rmtree(table / "_versions")
+    (table / "_versions").symlink_to(other / "_versions")
+    for _ in range(2):
+        with pytest.raises(Exception, match=r"symbolic link leads to .*secret"):
+            con.sql(query).fetchall()
+
+
 @pytest.mark.parametrize("rows", [10, 200_000], ids=["read", "mapped"])
 def test_a_file_that_is_put_back_is_read_again(con: Any, tmp_path: Path, rows: int) -> None:
     table = tmp_path / "t.lance"

@@ -190,7 +190,7 @@ def test_the_transaction_of_a_connection_is_remembered_and_the_last_ones_forgott
     known = Transactions()
 
     def pins(connection: int, transaction: int) -> object:
-        call = parse_call(f"1 {transaction} {connection} 99 5", "FROM t")
+        call = parse_call(f"{transaction} {connection} 99 5 FROM t")
         assert call is not None
         assert call.statement == "FROM t"
         return known.bind(7, call, "t")[0]
@@ -212,11 +212,11 @@ def test_the_transaction_of_a_connection_is_remembered_and_the_last_ones_forgott
 @pytest.mark.parametrize(
     "query",
     [
-        "SELECT _lancefs_query(1)",
-        "FROM query(_lancefs_query(1))",
-        "SELECT _lancefs_bind('1 2 3 4 5', 'FROM t')",
-        "SELECT _lancefs_bind('orders.lance', NULL)",
-        "SELECT _lancefs_bind(n::VARCHAR, 'FROM t') FROM range(5) AS t(n)",
+        "FROM _lancefs_replacement()",
+        "SELECT _lancefs_bind('2 3 4 5 FROM t')",
+        "SELECT _lancefs_bind('orders.lance')",
+        "SELECT _lancefs_bind(NULL)",
+        "SELECT _lancefs_bind(n::VARCHAR) FROM range(5) AS t(n)",
     ],
 )
 def test_a_function_of_lancefs_that_is_called_by_hand_says_so(query: str) -> None:
@@ -227,7 +227,7 @@ def test_a_function_of_lancefs_that_is_called_by_hand_says_so(query: str) -> Non
 
 
 def test_of_a_long_statement_is_told_that_it_is_long() -> None:
-    call = parse_call("1 2 3 4 5", "x" * 20_000)
+    call = parse_call("2 3 4 5 " + "x" * 20_000)
     assert call is not None
     assert len(call.statement) == MAX_TEXT + 1
 
