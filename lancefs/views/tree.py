@@ -26,6 +26,7 @@ from __future__ import annotations
 import difflib
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TypeAlias
@@ -338,9 +339,13 @@ class ColumnsDirectory(Directory):
             return None
         columns = tuple(unquote(column) for column in _stem(name).split(","))
         try:
-            self.handle.version.rows(Selection(columns=columns))
+            schema, _ = self.handle.version.rows(Selection(columns=columns))
         except ColumnNotFound as error:
             raise NoSuchPath(f"{self.below(name)}: {error}") from error
+        # Else a short path of a served table would fill the memory with copies of a column.
+        twice = next((one for one, times in Counter(schema.names).items() if times > 1), None)
+        if twice is not None:
+            raise NoSuchPath(f"{self.below(name)}: the column {twice!r} is named more than once")
         return self._file(columns, form)
 
     def _file(self, columns: tuple[str, ...], form: Form) -> FileNode:
