@@ -7,18 +7,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
 import anyio
 import anyio.to_thread
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lancefs.errors import NoSuchPath
@@ -196,24 +197,26 @@ def _listing(
     """Return a listing as JSON where that is asked for, else as a page."""
     if "application/json" in request.headers.get("accept", ""):
         facts: dict[str, Any] = {"path": f"/{path}", "entries": [one.facts() for one in entries]}
-        return JSONResponse(facts, headers={"Vary": "Accept", "Cache-Control": "no-cache"})
+        return Response(
+            json.dumps(facts),  # in ASCII: names of files may be no Unicode
+            media_type="application/json",
+            headers={"Vary": "Accept", "Cache-Control": "no-cache"},
+        )
     return HTMLResponse(make(), headers=_PAGE_HEADERS)
 
 
 def _split(raw_path: bytes) -> tuple[list[str], bool]:
     """Split a path of a request into names, and say whether a slash follows them.
 
-    Names are unquoted once, each by itself: a quoted slash never leads anywhere.
+    Names are unquoted once, each by itself: a quoted slash never leads anywhere. Bytes that are no
+    UTF-8 become what Python makes of such bytes in names of files, as in `Entry.link`.
 
     Raises:
         NoSuchPath: A part of the path can be no name.
     """
     quoted = raw_path.split(b"/")[1:]
     has_slash = not quoted or not quoted[-1]
-    try:
-        parts = [unquote(part.decode("ascii"), errors="strict") for part in quoted]
-    except UnicodeDecodeError:
-        raise NoSuchPath("the path is not in quoted UTF-8") from None
+    parts = [unquote_to_bytes(part).decode("utf-8", "surrogateescape") for part in quoted]
     names = parts[:-1] if has_slash else parts
     if any(name in ("", ".", "..") or "/" in name or "\0" in name for name in names):
         raise NoSuchPath("a part of the path is empty, '.', '..', or has a slash in it")

@@ -332,7 +332,7 @@ class Batches(Sequence[Batch]):
         fragments, numbers = self.fragments[indices].tolist(), self.numbers[indices].tolist()
         readers = self._readers
         if isinstance(readers, FragmentReaders):
-            table = hashlib.sha256(readers.root.encode())
+            table = hashlib.sha256(readers.root.encode("utf-8", "surrogatepass"))
             digests = []
             for fragment in fragments:
                 digest = table.copy()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -81,6 +83,14 @@ def test_a_cache_above_the_files(cache: str, shared_table: str, tmp_path: Path) 
     for _ in range(2):
         with fsspec.open(url, **{cache: {"cache_storage": str(tmp_path / "kept")}}) as file:
             assert len(ids(file.read())) == 900
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names are bytes")
+def test_a_folder_whose_name_is_no_utf8(shared_table: str, tmp_path: Path) -> None:
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.lance")
+    shutil.copytree(shared_table, odd)
+    assert len(ids(LanceFileSystem(fo=odd).cat("versions/1.arrow"))) == 1000
+    assert len(ids(LanceFileSystem().cat(f"{odd}/versions/1.arrow"))) == 1000
 
 
 def test_listed_names_are_spelled_like_the_path(

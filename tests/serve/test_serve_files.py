@@ -368,3 +368,20 @@ def test_names_that_are_no_utf8_hide_no_others(tmp_path: Path) -> None:
         assert answer.status == 200
         assert b"t.lance/" in answer.body
         assert b"%FF.lance/" in answer.body
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names are bytes")
+def test_a_table_whose_name_is_no_utf8_is_listed_and_read(tmp_path: Path) -> None:
+    lance.write_dataset(pa.table({"a": range(5)}), tmp_path / "t.lance")
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.lance")
+    os.rename(tmp_path / "t.lance", odd)
+    with serving(odd) as server:
+        listed = json.loads(server.ask("/", Accept="application/json").body)["entries"]
+        assert [one["href"] for one in listed] == ["%FF.lance/"]
+        assert "%FF.lance/" in server.ask("/").text
+        answer = server.ask("/%FF.lance/latest.arrow")
+        assert pa.ipc.open_file(answer.body).read_all().num_rows == 5
+        assert server.ask("/%FF.lance").headers["location"] == "./%FF.lance/"
+        assert server.ask("/%FF.lance/log").status == 200
+        assert server.ask("/%FE.lance/").status == 404
+        assert server.told == []
