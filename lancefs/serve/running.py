@@ -66,6 +66,8 @@ def make_server(app: ASGIApp) -> uvicorn.Server:
     """Return a server that does not run yet."""
     config = uvicorn.Config(
         app,
+        # Whatever else is installed: httptools, which uvicorn prefers, keeps headers of any length.
+        http="h11",
         # Nothing is logged: URLs and headers may hold secrets, and the application tells of errors.
         log_config=None,
         log_level="critical",
