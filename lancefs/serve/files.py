@@ -209,8 +209,12 @@ class FileAnswer:
 
 
 async def _send_part(send: Send, part: bytes) -> None:
-    with anyio.fail_after(_STALLED):
-        await send({"type": "http.response.body", "body": part, "more_body": True})
+    try:
+        with anyio.fail_after(_STALLED):
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+    except TimeoutError:
+        text = f"a client took nothing for {_STALLED} seconds: its answer was cut short"
+        raise TimeoutError(text) from None
 
 
 async def _cancel_when_gone(receive: Receive, scope: anyio.CancelScope) -> None:

@@ -6,6 +6,7 @@ import base64
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -13,6 +14,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+import uvicorn
 from serving import Served, serving
 
 TOKEN = "a secret, of 24 letters"
@@ -124,3 +126,32 @@ def test_beyond_the_limit_requests_are_told_to_come_again(tmp_path: Path) -> Non
         while server.ask("/").status != 200:
             assert time.monotonic() < given_up, "a client that went away still counts"
             time.sleep(0.01)
+
+
+def test_a_client_that_takes_nothing_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"a": np.arange(LONGER_THAN_BUFFERS // 8)}), path)
+    monkeypatch.setattr("lancefs.serve.files._STALLED", 0.2)
+    with serving(path) as server, socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        slow.connect(server.address)
+        slow.sendall(b"GET /t.lance/latest.arrow HTTP/1.1\r\nHost: x\r\n\r\n")
+        until = time.monotonic() + 30
+        while not server.told and time.monotonic() < until:
+            time.sleep(0.01)
+        assert server.told == ["a client took nothing for 0.2 seconds: its answer was cut short"]
+
+
+def test_a_header_without_an_end_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a package is installed with which uvicorn would keep all of it."""
+    monkeypatch.setitem(uvicorn.config.HTTP_PROTOCOLS, "auto", "no.such:protocol")
+    with serving(path) as server, socket.create_connection(server.address, 30) as client:
+        with suppress(ConnectionError):  # it need not take all of them
+            client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX: ")
+            for _ in range(64):
+                client.sendall(b"a" * 100_000)
+        with suppress(ConnectionError):
+            assert client.recv(12) == b"HTTP/1.1 400"
+        assert server.ask("/").status == 200
