@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shlex
 import subprocess
@@ -49,6 +50,7 @@ WRONG = {
     "a predicate": (["head", ORDERS, "-w", "price >> 3"], "at character 8 of the filter: '> 3'"),
     "types in a predicate": (["head", ORDERS, "-w", "city > quantity"], "do not go together"),
     "a query": (["sql", "SELEC 1"], 'syntax error at or near "SELEC"'),
+    "a query that is no text": (["sql", "SELECT '\udcff'"], "the query is not in UTF-8"),
     "a table in a query": (["sql", f"FROM '{ORDERS}@prd'"], "no tag 'prd'"),
     "an order": (["diff", ORDERS, "4", "1"], "the older version is expected first"),
     "a shell": (["completion", "bsh"], "did you mean bash"),
@@ -257,6 +259,17 @@ def test_streams_that_are_closed_are_not_written_to() -> None:
     done = run_closed(["sql"], "<&-")
     assert done.returncode == 2
     assert "a query was expected" in done.stderr
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_a_query_from_a_pipe_that_is_no_text(
+    errors: str, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piped = io.TextIOWrapper(io.BytesIO(b"SELECT '\xff'"), "utf-8", errors)
+    monkeypatch.setattr("sys.stdin", piped)
+    done = here("sql")
+    assert done.code == 2
+    assert done.err == "lancefs: the query is not in UTF-8, as DuckDB expects it\n"
 
 
 def test_a_folder_of_one_file_is_a_folder(tmp_path: Path) -> None:

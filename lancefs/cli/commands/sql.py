@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _BATCH_ROWS = 64 * 1024
 _PROMPT = "lancefs> "
 _MORE = "     ... "
+_NO_UTF8 = "the query is not in UTF-8, as DuckDB expects it"
 _WELCOME = """SQL in DuckDB. A table is its path in quotes: FROM 'data/orders.lance@v7'
 End a query with ;  –  .quit or Ctrl-D leaves."""
 
@@ -68,7 +69,7 @@ def sql(
         elif sys.stdin.isatty():
             _converse(connection, form, explain)
         else:
-            _run_once(connection, sys.stdin.read(), form, explain)
+            _run_once(connection, _read_query(), form, explain)
     finally:
         connection.close()
 
@@ -109,6 +110,8 @@ def _run(connection: Any, query: str, form: str, explain: bool) -> None:
 
     if not query.strip().strip(";"):
         raise Failure("an empty query; give SQL, such as \"FROM 'orders.lance' LIMIT 5\"")
+    if not _is_unicode(query):
+        raise Failure(_NO_UTF8)
     try:
         *before, last = connection.extract_statements(query)
         for statement in before:
@@ -136,6 +139,27 @@ def _run(connection: Any, query: str, form: str, explain: bool) -> None:
         hint = "A version follows the path: FROM 't.lance@v1'"
         is_hinted = ".lance" in query and "does not support time travel" in str(error)
         raise Failure(f"{error}\n{hint}" if is_hinted else str(error)) from error
+
+
+def _read_query() -> str:
+    """Return what comes in by a pipe.
+
+    Raises:
+        Failure: It is no text.
+    """
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise Failure(_NO_UTF8) from error
+
+
+def _is_unicode(text: str) -> bool:
+    """Tell whether a text, of which Python keeps what is no UTF-8 as surrogates, has none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _explained(message: str, query: str) -> str:
