@@ -131,8 +131,10 @@ class ArrayTooLarge(MemoryLimitExceeded):
     The offsets of Arrow's types `string` and `binary` end at 2 GiB.
     """
 
-    def __init__(self, data_type: object) -> None:
-        super().__init__(
+    @classmethod
+    def of(cls, data_type: object) -> ArrayTooLarge:
+        """Return the error for values of a type."""
+        return cls(
             f"more than 2 GiB of {data_type} values in one array, which Arrow does not have; "
             "read fewer rows at a time, as lancefs.open(…).to_batches() and .arrows streams do"
         )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import pickle
 import struct
 
 import pyarrow as pa
 import pytest
 
-from lancefs.errors import CorruptFile, locating
+from lancefs.errors import ArrayTooLarge, CorruptFile, MissingFile, locating
 
 NO_DAMAGE = (
     TypeError("a bug"),
@@ -50,3 +51,9 @@ def test_what_a_check_refuses_is_not_caught_by_the_net() -> None:
     with pytest.raises(CorruptFile) as raised, locating("t/data/f.lance"):
         raise CorruptFile("a page of 3 rows, 4 were expected")
     assert not raised.value.is_caught_by_net
+
+
+@pytest.mark.parametrize("error", [ArrayTooLarge.of("string"), MissingFile.of("t/data/f", "7")])
+def test_an_error_from_another_process_says_the_same(error: Exception) -> None:
+    sent = pickle.loads(pickle.dumps(error))
+    assert (type(sent), str(sent), repr(sent)) == (type(error), str(error), repr(error))

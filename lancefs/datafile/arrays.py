@@ -364,7 +364,7 @@ def strings_array(
         if block.offsets[-1] > LARGEST:
             block = VariableWidth(block.offsets - block.offsets[0], block.data[block.offsets[0] :])
         if block.offsets[-1] > LARGEST:
-            raise ArrayTooLarge(data_type)
+            raise ArrayTooLarge.of(data_type)
         offsets = block.offsets.astype(np.int32, copy=False)
     elif has_offsets(data_type):
         offsets = block.offsets.astype(np.int64, copy=False)

@@ -124,7 +124,7 @@ def join_arrays(arrays: Sequence[pa.Array], data_type: pa.DataType) -> pa.Array:
         return pa.concat_arrays(arrays)
     except pa.ArrowInvalid:
         if has_offsets(data_type) and sum(map(array_bytes, arrays)) > LARGEST:
-            raise ArrayTooLarge(data_type) from None
+            raise ArrayTooLarge.of(data_type) from None
         raise
 
 

@@ -110,7 +110,7 @@ class TextColumns:
         too_large = np.flatnonzero([one.text is None for one in found])
         if len(too_large):
             if (sizes[self._widths == 4] > LARGEST).any():
-                raise ArrayTooLarge("string")
+                raise ArrayTooLarge.of("string")
             others, _ = self._read(source, parts, rows, sizes, too_large)
             for number, one in zip(too_large.tolist(), others, strict=True):
                 found[number] = one
