@@ -163,6 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if _COMPLETE in os.environ:  # the shell asks for completions
+            import_module("lancefs.cli.completing").register()
             lancefs.main(words, _NAME, _COMPLETE)
         # Not `lancefs.main`, which handles Ctrl-C and broken pipes in its own way.
         with lancefs.make_context(_NAME, words, obj=session) as ctx:

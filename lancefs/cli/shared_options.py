@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from lancefs.table.base_paths import BaseRules, Follow
 
 FORMATS = ("table", "json", "ndjson", "csv", "tsv", "arrow", "xlsx")
+
+_PLAIN_REF = re.compile(r"[\w./:-]+")
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -318,4 +321,6 @@ def complete_table(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
         refs = parse_target(url, {}).refs()
     except (LanceError, OSError, ValueError, exits.Failure):
         return []
-    return [CompletionItem(f"{url}@{known}") for known in refs if known.startswith(ref)]
+    # The shell would act on other signs, which a stranger's table may have in the names of tags.
+    known = [one for one in refs if one.startswith(ref) and _PLAIN_REF.fullmatch(one)]
+    return [CompletionItem(f"{url}@{one}") for one in known]

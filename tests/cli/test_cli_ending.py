@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import shlex
+import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import lance
@@ -201,24 +204,63 @@ def test_a_report_says_what_it_needs() -> None:
     assert "pip install 'lancefs[report]'" in done.err
 
 
-def test_completion_knows_commands_options_and_refs() -> None:
-    script = run("completion", "bash")
-    assert script.code == 0
-    assert "_LANCEFS_COMPLETE" in script.out
+@pytest.fixture
+def complete(tmp_path: Path) -> Callable[[str], list[str]]:
+    """Return what bash makes of a line and a tabulator: the words that it would insert.
+
+    bash splits words at `@`, `:` and `=`, too, and replaces the last part only.
+    """
+    if shutil.which("bash") is None:
+        pytest.skip("bash is not installed")
+    script, command = run("completion", "bash").out, tmp_path / "command"
+    command.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
+    command.chmod(0o700)
 
     def complete(line: str) -> list[str]:
-        words = line.split(" ")
-        env = {
-            "_LANCEFS_COMPLETE": "bash_complete",
-            "COMP_WORDS": line,
-            "COMP_CWORD": str(len(words) - 1),
-        }
-        done = run(env=env)
-        return [one.partition(",")[2] for one in done.out.splitlines()]
+        words = [one for one in re.split(r"(\s+|[@:=]+)", line) if not one.isspace()]
+        words = [one for one in words[:-1] if one] + ([words[-1]] if words[-1] else [])
+        words += [""] if line[-1].isspace() else []
+        program = f"""
+            compopt() {{ COMPREPLY+=("<$2>"); }}
+            {script}
+            COMP_WORDBREAKS=$' \\t\\n"\\'@><=;|&(:' COMP_LINE={shlex.quote(line)}
+            COMP_POINT=${{#COMP_LINE}} COMP_WORDS=({shlex.join(words)})
+            COMP_CWORD={len(words) - 1}
+            _lancefs_completion {command}
+            printf '%s\\n' "${{COMPREPLY[@]}}"
+        """
+        done = subprocess.run(
+            ["bash", "-c", program], capture_output=True, text=True, env=ENVIRONMENT, check=True
+        )
+        assert done.stderr == ""
+        return done.stdout.splitlines()
 
-    assert "head" in complete("lancefs he")
-    assert "--format" in complete("lancefs head --fo")
-    assert f"{ORDERS}@prod" in complete(f"lancefs head {ORDERS}@p")
+    return complete
+
+
+def test_completion_knows_commands_options_and_refs(
+    complete: Callable[[str], list[str]], tmp_path: Path
+) -> None:
+    assert complete("lancefs he") == ["head"]
+    assert complete("A=b lancefs head --form") == ["--format"]
+    assert complete("lancefs head ord") == ["<default>"]
+    assert complete(f"lancefs head {ORDERS}@") == ["latest", "prod", "4", "3", "2", "1"]
+    path = tmp_path / "a b.lance"
+    lance.write_dataset(pa.table({"a": [1]}), path)
+    lance.dataset(path).create_branch("exp", 1)
+    assert complete(f"lancefs head {str(path).replace(' ', chr(92) + ' ')}@exp:") == ["latest"]
+
+
+def test_completion_inserts_nothing_that_a_shell_acts_on(
+    complete: Callable[[str], list[str]], tmp_path: Path
+) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"a": [1]}), path)
+    lance.dataset(path).tags.create("prod", 1)
+    (tag,) = (path / "_refs" / "tags").iterdir()
+    for name in ("p$(touch${IFS}x)", "p;reboot", "p`x`", "p\nplain,x", "p\x1b[31m", "p*", "p x"):
+        (tag.parent / f"{name}.json").write_bytes(tag.read_bytes())
+    assert complete(f"lancefs head {path}@p") == ["prod"]
 
 
 def test_a_long_predicate_is_read_or_refused_in_one_line(here: Here) -> None:

@@ -22,6 +22,9 @@ def completion(ctx: click.Context, shell: str) -> None:
     """Print the script that makes a shell complete commands, options, paths and refs."""
     from click.shell_completion import get_completion_class
 
+    from lancefs.cli.completing import register
+
+    register()
     make = get_completion_class(shell)
     assert make is not None
     group = ctx.find_root().command
