@@ -5,9 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import fsspec
+import lance
+import pyarrow as pa
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
+import lancefs
+from lancefs.cli.target import Target
+from lancefs.errors import NotALanceTable
+from lancefs.filesystem import LanceFileSystem
 from lancefs.storage import Store
 from lancefs.storage.local_files import list_directory, local_path
 
@@ -24,6 +30,24 @@ def test_a_plain_path_is_what_fsspec_makes_of_it(url: str) -> None:
 )
 def test_urls_that_are_not_plain_paths_are_left_to_fsspec(url: str) -> None:
     assert local_path(url) is None
+
+
+def test_a_path_with_colons_in_it_is_no_chain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A chain `a::b` would be read as the folder `a`, whatever follows."""
+    for name, rows in {"a": 1, "a::b.lance": 3}.items():
+        lance.write_dataset(pa.table({"x": range(rows)}), tmp_path / "t")
+        (tmp_path / "t").rename(tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    for path in ("a::b.lance", "./a::b.lance", f"{tmp_path}/a::b.lance"):
+        assert lancefs.open(path).count_rows() == 3
+        assert LanceFileSystem(fo=path).info("latest.arrow")["version"] == 1
+        assert Target(path).dataset.count_rows() == 3
+    assert lancefs.open(f"{tmp_path}/a::b.lance@v1").count_rows() == 3
+    with pytest.raises(NotALanceTable, match=r"/a::c\.lance: there is no such directory"):
+        lancefs.open(f"{tmp_path}/a::c.lance")
+    assert fsspec.filesystem("lance", fo="a::b.lance").root == f"{tmp_path}/a::b.lance"
 
 
 def test_a_listing_is_that_of_fsspec(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -25,6 +27,8 @@ _NO_PARTS_OF_ARCHIVE = (
     "the web server does not answer requests for parts of a file, which is needed to read a table "
     "in an archive: put simplecache:: before the URL of the archive, which copies it"
 )
+# What may be a protocol without the rest of a URL, in a chain.
+_WORD = re.compile(r"[\w.+-]+")
 # Protocols that reach all files of a machine that a user may read.
 _MACHINES = {"file", "local", "sftp", "ssh", "smb", "ftp", "jlab"}
 # The attribute of a filesystem whose requests are made one after another, see `in_turn`.
@@ -48,6 +52,9 @@ def open_url(url: str, options: Mapping[str, Any]) -> tuple[fsspec.AbstractFileS
 
     protocol = url.partition("://")[0]
     options = with_connections(protocol, options)
+    if "::" in url and _is_path(url):
+        local = fsspec.filesystem("file", **options)
+        return local, str(local._strip_protocol(url))
     try:
         found: tuple[fsspec.AbstractFileSystem, str] = fsspec.core.url_to_fs(url, **options)
     except FileNotFoundError as error:
@@ -64,6 +71,18 @@ def open_url(url: str, options: Mapping[str, Any]) -> tuple[fsspec.AbstractFileS
         text = f"{url}: cannot be opened: {message_of(error)}{advice}"
         raise ReadFailed(text) from cause(error)
     return found
+
+
+def _is_path(url: str) -> bool:
+    """Return whether what looks like a chain is a local path with `::` in it.
+
+    A chain begins with a protocol. fsspec would read the path in front of the `::`, and nothing of
+    the rest.
+    """
+    first = url.partition("::")[0]
+    if "://" in first:
+        return False
+    return _WORD.fullmatch(first) is None or os.path.isdir(url)
 
 
 def _needs_parts(error: ValueError) -> bool:
