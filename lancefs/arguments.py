@@ -24,6 +24,20 @@ def check_number(name: str, value: int, least: int = 0) -> None:
         raise ValueError(f"{name} is {value}; {expected} was expected")
 
 
+def check_list(name: str, value: object) -> None:
+    """Check that names of columns are not one name, whose letters would be taken for names.
+
+    Args:
+        name: What the caller knows the argument by.
+        value: The names.
+
+    Raises:
+        TypeError: It is one name.
+    """
+    if isinstance(value, str):
+        raise TypeError(f"{name} is {value!r}; a list of names was expected: [{value!r}]")
+
+
 def check_whole(least: int, **numbers: object) -> None:
     """Check arguments of searches that are whole numbers.
 

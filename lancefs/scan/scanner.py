@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.arguments import check_number
+from lancefs.arguments import check_list, check_number
 from lancefs.datafile.arrays import without_columns
 from lancefs.datafile.decimals import decimal64_field
 from lancefs.datafile.fields import Blobs, Field
@@ -134,7 +134,10 @@ class LanceScanner(OtherNames):
         use_index: bool = True,
     ) -> None:
         numbers = {"batch_size": batch_size, "limit": limit, "offset": offset}
-        _check(numbers, blobs, columns)
+        _check_numbers(**numbers)
+        check_list("columns", columns)
+        if blobs not in _BLOBS:
+            raise ValueError(f"blobs is {blobs!r}; one of {_BLOBS} was expected")
         self._version, self._shown = version, tuple(shown)
         chosen = None if fragments is None else self._choose_readers(fragments)
         self._arguments = (version, self._shown, columns, tuple(filters))
@@ -275,7 +278,7 @@ class LanceScanner(OtherNames):
 
     def head(self, num_rows: int) -> pa.Table:
         """Read the first rows, decoding little more than these."""
-        _check({"num_rows": num_rows}, "descriptors", None)
+        _check_numbers(num_rows=num_rows)
         request, asked = self._request, self._request.index_use
         limit = num_rows if request.limit is None else min(num_rows, request.limit)
         first = None if asked is None else asked.for_first(request.offset + limit)
@@ -287,7 +290,7 @@ class LanceScanner(OtherNames):
         Args:
             num_rows: Number of rows; all rows if there are fewer.
         """
-        _check({"num_rows": num_rows}, "descriptors", None)
+        _check_numbers(num_rows=num_rows)
         total = self.count_rows()
         rows = min(num_rows, total)
         offset = self._request.offset + total - rows
@@ -306,7 +309,7 @@ class LanceScanner(OtherNames):
             TypeError: A number is not whole.
             ValueError: A number is negative.
         """
-        _check({"num_rows": num_rows, "seed": seed}, "descriptors", None)
+        _check_numbers(num_rows=num_rows, seed=seed)
         total = self.count_rows()
         random = np.random.default_rng(seed)
         drawn = np.sort(random.choice(total, min(num_rows, total), replace=False, shuffle=False))
@@ -492,20 +495,20 @@ class LanceScanner(OtherNames):
 
     def _encoded(self, names: Collection[str]) -> Sequence[Field]:
         """Return the columns that come dictionary-encoded, or whose items do."""
-        _check_list("dictionary_columns", names)
+        check_list("dictionary_columns", names)
         rule = "columns of strings, and of lists of strings, come dictionary-encoded"
         return self._of_kind("dictionary_columns", names, is_encodable, rule)
 
     def _validity_ids(self, names: Collection[str]) -> frozenset[int]:
         """Return the ids of columns that come as their validity."""
-        _check_list("validity_columns", names)
+        check_list("validity_columns", names)
         if names and self._computed is not None:
             raise ValueError("validity_columns needs columns by their names, not expressions")
         return frozenset(self._version.column(name).id for name in names)
 
     def _decimal64_ids(self, names: Collection[str]) -> frozenset[int]:
         """Return the ids of columns of decimals that come in 64 bits."""
-        _check_list("decimal64_columns", names)
+        check_list("decimal64_columns", names)
         if names and self._computed is not None:
             raise ValueError("decimal64_columns needs columns by their names, not expressions")
         rule = "decimals of up to 18 digits come in 64 bits, with pyarrow 19 or newer"
@@ -570,15 +573,11 @@ class LanceScanner(OtherNames):
         return pa.RecordBatch.from_arrays(arrays, names=list(self._computed))
 
 
-def _check(numbers: Mapping[str, int | None], blobs: str, columns: Columns | None) -> None:
-    """Refuse arguments that make no sense."""
+def _check_numbers(**numbers: int | None) -> None:
+    """Check numbers of rows that a caller gives; None where he does not."""
     for name, value in numbers.items():
         if value is not None:
             check_number(name, value, least=int(name == "batch_size"))
-    if blobs not in _BLOBS:
-        raise ValueError(f"blobs is {blobs!r}; one of {_BLOBS} was expected")
-    if isinstance(columns, str):
-        raise TypeError(f"columns is {columns!r}; a list of names was expected: [{columns!r}]")
 
 
 def _fragment_id(fragment: Any) -> int:
@@ -590,9 +589,3 @@ def _fragment_id(fragment: Any) -> int:
     if isinstance(number, int):
         return number
     raise TypeError(f"fragments has {fragment!r}; fragments of the dataset, or ids, were expected")
-
-
-def _check_list(option: str, names: Collection[str]) -> None:
-    """Check that the columns of an option are not one name, whose letters would be taken."""
-    if isinstance(names, str):
-        raise TypeError(f"{option} is {names!r}; a list of names was expected")

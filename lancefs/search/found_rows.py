@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lancefs.arguments import check_list
 from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.buffers import Mask, UInts
 from lancefs.datafile.fields import Field
@@ -189,8 +190,7 @@ class FoundRows:
     def _plain_columns(self) -> Columns:
         """Return the columns that are read of the rows that were found."""
         columns = self._rows.columns
-        if isinstance(columns, str):
-            raise TypeError(f"columns is {columns!r}; a list of names was expected: [{columns!r}]")
+        check_list("columns", columns)
         if isinstance(columns, Mapping):
             added = {name: name for name in self._rows.metadata}
             both = {**added, **columns}

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from lancefs.arguments import check_whole
+from lancefs.arguments import check_list, check_whole
 from lancefs.datafile.buffers import UInts, to_arrow_numbers
 from lancefs.datafile.fields import Field
 from lancefs.forks import cached_property
@@ -80,8 +80,7 @@ class TextSearch:
 
     def _complete(self, query: TextQuery, columns: Sequence[str] | None) -> TextQuery:
         """Return a query whose parts all name their column."""
-        if isinstance(columns, str):
-            raise TypeError(f"columns is {columns!r}; a list of names was expected: [{columns!r}]")
+        check_list("columns", columns)
         if columns is not None and not len(columns):
             raise ValueError(
                 f"columns is {columns!r}; a list of names was expected, or None for all columns "

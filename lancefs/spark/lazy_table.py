@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import arrow_udf
 from pyspark.sql.types import DataType, StructField, StructType
 
+from lancefs.arguments import check_list
 from lancefs.lance_dataset import LanceDataset
 from lancefs.spark.column_reader import column_reader
 from lancefs.spark.partitions import plan
@@ -30,7 +31,6 @@ from lancefs.spark.table_options import (
     Nanoseconds,
     TableOptions,
     Unsupported,
-    require_list,
 )
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref, make_ref
@@ -89,7 +89,7 @@ def table(
     where = TableOptions(absolute(url), dict(storage_options or {}), moved=dict(base_paths or {}))
     wanted = make_ref(as_of=ref) if isinstance(ref, datetime) else make_ref(ref=ref)
     version = open_table(where, wanted)
-    require_list("columns", columns)
+    check_list("columns", columns)
     names = None if columns is None else list(columns)
     if names is not None and len(set(names)) < len(names):
         raise ValueError(f"columns is {names!r}; names were expected, each once")

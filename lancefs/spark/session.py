@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource
 
 from lancefs import errors
+from lancefs.arguments import check_list
 from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
 from lancefs.spark import filters
@@ -29,7 +30,6 @@ from lancefs.spark.table_options import (
     TASK_ROW_METADATA,
     Nanoseconds,
     Unsupported,
-    require_list,
 )
 
 
@@ -90,7 +90,7 @@ def read(
         InvalidFilter: The filter cannot be parsed.
         LanceError: The table cannot be opened, as `lancefs.open` says.
     """
-    require_list("columns", columns)
+    check_list("columns", columns)
     given = {
         "path": absolute(url),
         "columns": None if columns is None else json.dumps(list(columns)),

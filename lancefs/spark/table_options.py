@@ -182,16 +182,6 @@ def names_table(given: Mapping[str, str]) -> bool:
     return any(name.lower() in ("path", "location") and value for name, value in given.items())
 
 
-def require_list(option: str, names: object) -> None:
-    """See that names of columns are not one name, whose letters would be taken for them.
-
-    Raises:
-        TypeError: They are.
-    """
-    if isinstance(names, str):
-        raise TypeError(f"{option} is {names!r}; a list of names was expected: [{names!r}]")
-
-
 def _check_names(said: Mapping[str, str]) -> None:
     if _PATHS in said:
         raise ValueError(

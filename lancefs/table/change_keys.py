@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.arguments import check_list
 from lancefs.datafile.arrays import mask_of, numbers_of
 from lancefs.datafile.blocks import Mask
 from lancefs.datafile.buffers import Ints
@@ -50,8 +51,7 @@ def key_fields(
         TypeError: A text was given, not a list of names.
         ValueError: There is no name, or the older version has no such column of the same type.
     """
-    if isinstance(names, str):
-        raise TypeError(f"key is {names!r}; a list of names was expected: [{names!r}]")
+    check_list("key", names)
     if not names:
         raise ValueError("the key is empty; names of columns were expected")
     pairs = {pair.field.id: pair for pair in columns.pairs}

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from lancefs.arguments import check_list
 from lancefs.errors import CorruptFile, LanceError
 from lancefs.lance_dataset import LanceDataset
 from lancefs.masking import mask_secrets
@@ -44,7 +45,7 @@ from lancefs.spark.pipeline.writers import check_partition_columns, write_parts
 from lancefs.spark.spark_types import arrow_schema, spark_schema
 from lancefs.spark.spark_values import convert
 from lancefs.spark.stores import absolute
-from lancefs.spark.table_options import TableOptions, require_list
+from lancefs.spark.table_options import TableOptions
 from lancefs.spark.task_rows import scan
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref, make_ref
@@ -251,8 +252,8 @@ def _settings(
     for name, value, choices in (("format", format, FORMATS), ("types", types, TYPES)):
         if value not in choices:
             raise ValueError(f"{name} is {value!r}; one of {', '.join(choices)} was expected")
-    require_list("columns", columns)
-    require_list("partition_by", partition_by)
+    check_list("columns", columns)
+    check_list("partition_by", partition_by)
     if target_bytes <= 0:
         raise ValueError(f"target_file_size is {target_bytes}; a positive number was expected")
     names = None if columns is None else tuple(columns)
