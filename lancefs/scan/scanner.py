@@ -136,8 +136,6 @@ class LanceScanner(OtherNames):
         numbers = {"batch_size": batch_size, "limit": limit, "offset": offset}
         _check_numbers(**numbers)
         check_list("columns", columns)
-        if blobs not in _BLOBS:
-            raise ValueError(f"blobs is {blobs!r}; one of {_BLOBS} was expected")
         self._version, self._shown = version, tuple(shown)
         chosen = None if fragments is None else self._choose_readers(fragments)
         self._arguments = (version, self._shown, columns, tuple(filters))
@@ -258,12 +256,16 @@ class LanceScanner(OtherNames):
         return self._batches(self._request)
 
     def _batches(self, request: ScanRequest) -> Iterator[pa.RecordBatch]:
+        return self._finish(Scan(request).batches())
+
+    def _finish(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield batches of a scan with the table's metadata, or with expressions evaluated."""
         metadata = self._metadata
-        for batch in Scan(request).batches():
-            if self._computed is None:
-                yield batch.replace_schema_metadata(metadata) if metadata else batch
-            else:
+        for batch in batches:
+            if self._computed is not None:
                 yield self._compute(batch)
+            else:
+                yield batch.replace_schema_metadata(metadata) if metadata else batch
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return a stream of the rows."""
@@ -274,7 +276,7 @@ class LanceScanner(OtherNames):
         return self._to_table(self._request)
 
     def _to_table(self, request: ScanRequest) -> pa.Table:
-        return self._join(list(self._batches(replace(request, is_collected=True))))
+        return self._join(self._batches(replace(request, is_collected=True)))
 
     def head(self, num_rows: int) -> pa.Table:
         """Read the first rows, decoding little more than these."""
@@ -370,7 +372,7 @@ class LanceScanner(OtherNames):
             table = self.to_table()
             return take_rows(table, positions_of(indices, len(table), name))
         rows, position = sort_numbers(positions_of(indices, self._total, name))
-        return take_rows(self._gather(self._collecting_scan.rows_at(rows)), position)
+        return take_rows(self._join(self._finish(self._collecting_scan.rows_at(rows))), position)
 
     def take_ids(self, row_ids: RowNumbers) -> pa.Table:
         """Read rows by their ids; filter, limit, offset and fragments have no meaning here.
@@ -394,7 +396,7 @@ class LanceScanner(OtherNames):
                 + (f" (nor with {len(missing) - 1} others)" if len(missing) > 1 else "")
             )
         batches = self._collecting_scan.rows_of((rows.reader, rows.offsets) for rows in found)
-        return take_rows(self._gather(batches), order[position])
+        return take_rows(self._join(self._finish(batches)), order[position])
 
     @cached_property
     def _collecting_scan(self) -> Scan:
@@ -412,20 +414,10 @@ class LanceScanner(OtherNames):
             return self._version.num_rows
         return sum(reader.num_rows for reader in self._request.fragments)
 
-    def _gather(self, batches: Iterable[pa.RecordBatch]) -> pa.Table:
-        """Put batches of the scan together, with expressions evaluated."""
-        if self._computed is not None:
-            return self._join([self._compute(batch) for batch in batches])
-        metadata = self._metadata
+    def _join(self, batches: Iterable[pa.RecordBatch]) -> pa.Table:
+        """Return finished batches as a table."""
         found = list(batches)
-        if metadata:
-            found = [batch.replace_schema_metadata(metadata) for batch in found]
-        return self._join(found)
-
-    def _join(self, batches: Sequence[pa.RecordBatch]) -> pa.Table:
-        """Return batches, whose schema is that of the scan, as a table."""
-        schema = batches[0].schema if batches else self.projected_schema
-        return pa.Table.from_batches(batches, schema)
+        return pa.Table.from_batches(found, found[0].schema if found else self.projected_schema)
 
     def _choose_readers(self, fragments: Iterable[Any]) -> list[FragmentReader]:
         """Return the readers of fragments, which are named by their ids or objects.
@@ -457,8 +449,10 @@ class LanceScanner(OtherNames):
         """Make expressions of columns where there are members of descriptors, which are read whole.
 
         Raises:
-            ValueError: There are, but blobs come as bytes.
+            ValueError: There are, but blobs come as bytes; or there is no such form of blobs.
         """
+        if blobs not in _BLOBS:
+            raise ValueError(f"blobs is {blobs!r}; one of {_BLOBS} was expected")
         values = columns.values() if isinstance(columns, Mapping) else columns or ()
         names = (value for value in values if isinstance(value, str))
         members = [name for name in names if self._version.is_of_descriptor(name)]
@@ -495,27 +489,28 @@ class LanceScanner(OtherNames):
 
     def _encoded(self, names: Collection[str]) -> Sequence[Field]:
         """Return the columns that come dictionary-encoded, or whose items do."""
-        check_list("dictionary_columns", names)
         rule = "columns of strings, and of lists of strings, come dictionary-encoded"
         return self._of_kind("dictionary_columns", names, is_encodable, rule)
 
     def _validity_ids(self, names: Collection[str]) -> frozenset[int]:
         """Return the ids of columns that come as their validity."""
-        check_list("validity_columns", names)
-        if names and self._computed is not None:
-            raise ValueError("validity_columns needs columns by their names, not expressions")
+        self._refuse_expressions("validity_columns", names)
         return frozenset(self._version.column(name).id for name in names)
 
     def _decimal64_ids(self, names: Collection[str]) -> frozenset[int]:
         """Return the ids of columns of decimals that come in 64 bits."""
-        check_list("decimal64_columns", names)
-        if names and self._computed is not None:
-            raise ValueError("decimal64_columns needs columns by their names, not expressions")
+        self._refuse_expressions("decimal64_columns", names)
         rule = "decimals of up to 18 digits come in 64 bits, with pyarrow 19 or newer"
         fields = self._of_kind(
             "decimal64_columns", names, lambda one: decimal64_field(one) is not None, rule
         )
         return frozenset(field.id for field in fields)
+
+    def _refuse_expressions(self, option: str, names: Collection[str]) -> None:
+        """Check that a scan with columns of an option computes none of its columns."""
+        check_list(option, names)
+        if names and self._computed is not None:
+            raise ValueError(f"{option} needs columns by their names, not expressions")
 
     def _of_kind(
         self, option: str, names: Collection[str], is_fit: Callable[[Field], bool], rule: str
@@ -528,6 +523,7 @@ class LanceScanner(OtherNames):
             is_fit: Whether a column is of the kind.
             rule: What the error says of columns of the kind.
         """
+        check_list(option, names)
         fields = [self._version.column(name) for name in names]
         other = next((field for field in fields if not is_fit(field)), None)
         if other is not None:
