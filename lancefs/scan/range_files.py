@@ -26,20 +26,15 @@ from lancefs.printable import get_logger
 from lancefs.scan import value_ranges
 from lancefs.scan.value_ranges import Numbers, ZoneRanges
 from lancefs.storage import file_identity
-from lancefs.storage.private_folder import PrivateFolder
+from lancefs.storage.private_folder import InvalidContent, PrivateFolder, seal, unseal
 
 logger = get_logger(__name__)
 
 VARIABLE = "LANCEFS_RANGES"
 _MAGIC = b"lancefs ranges 3\n"
-_CHECKSUM_BYTES = 32
 # Bytes of the file of a table, and files in the directory: the oldest ones make room.
 _MAX_BYTES, _MAX_TABLES = 4 * 1024 * 1024, 128
 _SUFFIX = ".ranges"
-
-
-class _InvalidRanges(Exception):
-    """The content of a file is not what `_format` makes of a table."""
 
 
 class _ColumnRanges(NamedTuple):
@@ -149,13 +144,13 @@ def _read(folder: PrivateFolder, root: str) -> list[_ColumnRanges]:
         return []
     except OSError as error:
         logger.warning("%s: ranges cannot be read: %s", path, error.strerror or error)
-    except _InvalidRanges as error:
+    except InvalidContent as error:
         logger.warning("%s: not ranges of %s, or damaged (%s); made anew", path, root, error)
     return []
 
 
 def _format(root: str, entries: list[_ColumnRanges]) -> bytes:
-    """Return the content of a file: the magic, the SHA-256 of the rest, and compressed JSON."""
+    """Return a sealed file of compressed JSON."""
     types: dict[pa.DataType, int] = {}
     files: dict[tuple[str, Any], list[Any]] = {}
     for name, field_id, zones in entries:
@@ -171,27 +166,20 @@ def _format(root: str, entries: list[_ColumnRanges]) -> bytes:
         "types": base64.b64encode(schema.serialize().to_pybytes()).decode(),
         "files": [[name, identity, columns] for (name, identity), columns in files.items()],
     }
-    packed = zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 1)
-    return _MAGIC + hashlib.sha256(packed).digest() + packed
+    return seal(_MAGIC, zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 1))
 
 
 def _parse(root: str, data: bytes) -> list[_ColumnRanges]:
     """Return the ranges in a file.
 
     Raises:
-        _InvalidRanges: It is damaged, or of another table.
+        InvalidContent: It is damaged, or of another table.
     """
-    start = len(_MAGIC) + _CHECKSUM_BYTES
-    checksum, packed = data[len(_MAGIC) : start], data[start:]
-    if not data.startswith(_MAGIC):
-        raise _InvalidRanges("it has another beginning")
-    if hashlib.sha256(packed).digest() != checksum:
-        raise _InvalidRanges("its checksum does not match")
-    content = json.loads(zlib.decompress(packed))  # bytes that this release wrote
+    content = json.loads(zlib.decompress(unseal(_MAGIC, data)))  # bytes that this release wrote
     if content["root"] != root:
-        raise _InvalidRanges(f"it is of {content['root']}")
+        raise InvalidContent(f"it is of {content['root']}")
     if content["zone_rows"] != value_ranges.ZONE_ROWS:
-        raise _InvalidRanges(f"its zones have {content['zone_rows']} rows")
+        raise InvalidContent(f"its zones have {content['zone_rows']} rows")
     schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(content["types"])))
     return [
         _ColumnRanges(

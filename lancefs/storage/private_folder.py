@@ -7,6 +7,7 @@ that somebody puts in their place in between is not followed.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import secrets
 import stat
@@ -20,6 +21,35 @@ from lancefs.storage.local_files import open_regular
 _HAS_OWNERS = hasattr(os, "geteuid") and os.open in os.supports_dir_fd
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_CHECKSUM_BYTES = 32
+
+
+class InvalidContent(Exception):
+    """The content of a file is not what a cache wrote; the message says what is wrong."""
+
+
+def seal(magic: bytes, content: bytes) -> bytes:
+    """Return the bytes of a file that `unseal` checks: a magic, a SHA-256, and the content."""
+    return magic + hashlib.sha256(content).digest() + content
+
+
+def unseal(magic: bytes, data: bytes) -> bytes:
+    """Return the content of a file.
+
+    Args:
+        magic: What the file begins with.
+        data: The file.
+
+    Raises:
+        InvalidContent: It begins otherwise, or is damaged.
+    """
+    if not data.startswith(magic):
+        raise InvalidContent("it has another beginning")
+    start = len(magic) + _CHECKSUM_BYTES
+    content = data[start:]
+    if hashlib.sha256(content).digest() != data[len(magic) : start]:
+        raise InvalidContent("its checksum does not match")
+    return content
 
 
 class PrivateFolder:

@@ -9,7 +9,6 @@ then computed as if there were no cache.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import struct
 import zlib
@@ -20,14 +19,13 @@ import pyarrow as pa
 
 from lancefs.datafile.buffers import Ints
 from lancefs.printable import get_logger
-from lancefs.storage.private_folder import PrivateFolder
+from lancefs.storage.private_folder import InvalidContent, PrivateFolder, seal, unseal
 from lancefs.views.arrow.measures import Measures
 from lancefs.views.arrow.unified_dictionaries import UnifiedDictionaries
 
 logger = get_logger(__name__)
 
 _MAGIC = b"lancefs layout 3\n"
-_CHECKSUM_BYTES = 32
 # Number of bytes of the compressed table of measures.
 _LENGTH = struct.Struct("<Q")
 # Of a dictionary: number of values, of nulls, of buffers. Of a buffer: its length; -1 if absent.
@@ -37,10 +35,6 @@ _BUFFER = struct.Struct("<q")
 _MAX_BYTES = 1 << 30
 # No null count or extent is as large: the sums of several still fit 64 bits.
 _LARGEST_MEASURE = 1 << 48
-
-
-class _Invalid(Exception):
-    """The content of a file is not what `_format` makes of a view."""
 
 
 class LayoutCache:
@@ -77,7 +71,7 @@ class LayoutCache:
             return None
         try:
             table, dictionaries = _parse(data, measures)
-        except _Invalid as error:
+        except InvalidContent as error:
             logger.warning(
                 "%s: not a layout of this view, or damaged (%s); it is made anew",
                 self.directory / _name(digest),
@@ -138,10 +132,7 @@ def _name(digest: str) -> str:
 
 
 def _format(table: Ints, dictionaries: UnifiedDictionaries) -> bytes:
-    """Return the content of a file.
-
-    It consists of: the magic; the SHA-256 of all that follows it; the length in bytes of the
-    compressed table of measures; the table; the dictionaries.
+    """Return a sealed file: the length in bytes of the compressed measures; these; dictionaries.
 
     Args:
         table: Measures of all columns, of shape (batches, measures); -1 if unknown.
@@ -151,8 +142,7 @@ def _format(table: Ints, dictionaries: UnifiedDictionaries) -> bytes:
     parts = [_LENGTH.pack(len(packed)), packed]
     for values in dictionaries.all():
         parts += _format_values(values)
-    data = b"".join(parts)
-    return _MAGIC + hashlib.sha256(data).digest() + data
+    return seal(_MAGIC, b"".join(parts))
 
 
 def _format_values(values: pa.Array) -> list[bytes]:
@@ -174,15 +164,9 @@ def _parse(data: bytes, measures: Measures) -> tuple[Ints, UnifiedDictionaries]:
     """Return the content of a file.
 
     Raises:
-        _Invalid: It is damaged, or of a view with another shape.
+        InvalidContent: It is damaged, or of a view with another shape.
     """
-    start = len(_MAGIC) + _CHECKSUM_BYTES
-    checksum, rest = data[len(_MAGIC) : start], data[start:]
-    if not data.startswith(_MAGIC):
-        raise _Invalid("it has another beginning")
-    if hashlib.sha256(rest).digest() != checksum:
-        raise _Invalid("its checksum does not match")
-    content = _Content(rest)
+    content = _Content(unseal(_MAGIC, data))
     table = _parse_table(content.take(*content.unpack(_LENGTH)), measures)
     dictionaries: dict[int, list[pa.Array]] = {}
     for column, shape in enumerate(measures.shapes):
@@ -190,7 +174,7 @@ def _parse(data: bytes, measures: Measures) -> tuple[Ints, UnifiedDictionaries]:
             values = _parse_values(content, shape.nodes[index].type.value_type)
             dictionaries.setdefault(column, []).append(values)
     if content.left:
-        raise _Invalid(f"{content.left} surplus bytes")
+        raise InvalidContent(f"{content.left} surplus bytes")
     return table, UnifiedDictionaries(dictionaries, is_loaded=True)
 
 
@@ -209,7 +193,7 @@ class _Content:
     def take(self, length: int) -> pa.Buffer:
         """Take a number of bytes."""
         if not 0 <= length <= self.left:
-            raise _Invalid(f"a part of {length} bytes, where {self.left} are left")
+            raise InvalidContent(f"a part of {length} bytes, where {self.left} are left")
         self._next += length
         return self._data.slice(self._next - length, length)
 
@@ -224,12 +208,12 @@ def _parse_table(packed: pa.Buffer, measures: Measures) -> Ints:
     try:
         raw = zlib.decompressobj().decompress(packed, 8 * rows * columns + 1)
     except zlib.error as error:
-        raise _Invalid(f"its measures do not decompress: {error}") from error
+        raise InvalidContent(f"its measures do not decompress: {error}") from error
     if len(raw) != 8 * rows * columns:
-        raise _Invalid(f"it is not of {rows} batches with {columns} measures each")
+        raise InvalidContent(f"it is not of {rows} batches with {columns} measures each")
     table: Ints = np.frombuffer(raw, "<i8").reshape(rows, columns)
     if table.min(initial=0) < -1 or table.max(initial=0) > _LARGEST_MEASURE:
-        raise _Invalid("a measure is out of range")
+        raise InvalidContent("a measure is out of range")
     return table
 
 
@@ -237,7 +221,7 @@ def _parse_values(content: _Content, data_type: pa.DataType) -> pa.Array:
     """Return the values of a dictionary."""
     length, nulls, count = content.unpack(_VALUES)
     if length > 8 * (content.left + 1):  # each takes a bit at least
-        raise _Invalid(f"{length} values in {content.left} bytes")
+        raise InvalidContent(f"{length} values in {content.left} bytes")
     buffers = []
     for _ in range(count):
         (size,) = content.unpack(_BUFFER)
@@ -247,5 +231,5 @@ def _parse_values(content: _Content, data_type: pa.DataType) -> pa.Array:
         values = pa.Array.from_buffers(data_type, length, buffers, nulls)
         values.validate(full=True)
     except (pa.ArrowException, ValueError, OverflowError) as error:
-        raise _Invalid(f"a dictionary is not one of {data_type}: {error}") from error
+        raise InvalidContent(f"a dictionary is not one of {data_type}: {error}") from error
     return values
