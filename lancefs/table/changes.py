@@ -347,12 +347,10 @@ class _Comparison:
 
     def _by_value(self, old: VersionRows, new: VersionRows) -> tuple[VersionRows, VersionRows]:
         """Drop the rows that both versions have, by value."""
-        compared = self.columns.compared
-        if not (len(old) and len(new) and compared and self.columns.is_comparable):
+        columns = self.columns
+        if not (len(old) and len(new) and columns.compared and columns.is_comparable):
             return old, new
-        of_old = encoded_rows(self.since, [one for one, _ in compared], old)
-        of_new = encoded_rows(self.until, [one for _, one in compared], new)
-        gone, come = unmatched(of_old, of_new)
+        gone, come = unmatched(*self._encoded(old, new))
         return old.take(gone), new.take(come)
 
     def _by_id(self, old: VersionRows, new: VersionRows) -> tuple[VersionRows, VersionRows]:
@@ -360,10 +358,7 @@ class _Comparison:
         in_old, in_new = paired_ids((self.since, self.until), (old, new))
         if len(in_new):
             self._compare_moved(old.take(in_old), new.take(in_new))
-        gone, come = np.ones(len(old), np.bool_), np.ones(len(new), np.bool_)
-        gone[in_old] = False
-        come[in_new] = False
-        return old.take(gone), self._created(new.take(come))
+        return old.drop(in_old), self._created(new.drop(in_new))
 
     def _by_key(
         self, deleted: VersionRows, inserted: VersionRows
@@ -379,17 +374,19 @@ class _Comparison:
         in_old, in_new = pair_rows(self.since, self.until, self.key, old, new)
         differ = self._differing(old.take(in_old), new.take(in_new))
         self._updates = [(old.take(in_old[differ]), new.take(in_new[differ]))]
-        gone, come = np.ones(len(old), np.bool_), np.ones(len(new), np.bool_)
-        gone[in_old] = False
-        come[in_new] = False
-        return in_order([old.take(gone)]), in_order([new.take(come)])
+        return in_order([old.drop(in_old)]), in_order([new.drop(in_new)])
 
     def _differing(self, old: VersionRows, new: VersionRows) -> Mask:
         """Return a mask of the pairs of rows whose values differ."""
+        return _differ(*self._encoded(old, new))
+
+    def _encoded(
+        self, old: VersionRows, new: VersionRows
+    ) -> tuple[pa.LargeBinaryArray, pa.LargeBinaryArray]:
+        """Return the values of rows of both versions in the compared columns, as bytes."""
         compared = self.columns.compared
         of_old = encoded_rows(self.since, [one for one, _ in compared], old)
-        of_new = encoded_rows(self.until, [one for _, one in compared], new)
-        return _differ(of_old, of_new)
+        return of_old, encoded_rows(self.until, [one for _, one in compared], new)
 
     def _changed_columns(self, before: VersionRows, after: VersionRows) -> pa.Array:
         """Return the names of the columns whose values differ, for each pair of rows."""

@@ -58,6 +58,12 @@ class VersionRows:
         """Return some of the rows, by their places or by a mask."""
         return VersionRows(self.fragments[which], self.offsets[which], self.commits[which])
 
+    def drop(self, which: Ints) -> VersionRows:
+        """Return the rows at all other places."""
+        is_left = np.ones(len(self), np.bool_)
+        is_left[which] = False
+        return self.take(is_left)
+
     @property
     def is_in_order(self) -> bool:
         """Whether the rows are in scan order, as most are: to tell takes a tenth of sorting."""
