@@ -138,14 +138,14 @@ class _CachedLeafMetadata(CachedMetadata):
     Attributes:
         asked: What was asked for last, which mostly is asked for again: by a scan with a filter the
             columns of the filter, and all others.
-        planned: Leaves, whether they may be nested, and how those that kernels read are read.
+        planned: Leaves, and how those that kernels read are read.
         plain: Which of some fields are plain.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.asked = deque[_Asked](maxlen=_MAX_ASKED)
-        self.planned: tuple[Sequence[LeafField], bool, Sequence[_PlannedLeaf]] = (), False, ()
+        self.planned: tuple[Sequence[LeafField], Sequence[_PlannedLeaf]] = (), ()
         self.plain = CacheByFields[PlainColumns | None]()
 
     @property
@@ -276,7 +276,7 @@ class StructuralReader(PointReader):
         others = (
             [leaf for leaf in asked.leaves if leaf.field.id not in ids] if ids else asked.leaves
         )
-        planned = self._plans_of(others, True)
+        planned = self._plans_of(others)
         are_all = len(planned) == len(others)
         if are_all and all(self.may_have(plan.rows) for _, plan in planned):
             of_file = self.file_plan(*zip(*planned, strict=True)) if planned else None
@@ -439,7 +439,7 @@ class StructuralReader(PointReader):
         # A single range of leaves with lists takes a run of chunks, which is as quick.
         planned = [
             each
-            for each in self._plans_of(leaves, True)
+            for each in self._plans_of(leaves)
             if is_contiguous or is_worthwhile(count, each[1].rows, each[1].values, most)
         ]
         if not planned:
@@ -456,23 +456,18 @@ class StructuralReader(PointReader):
         }
         return fetched, refusal
 
-    def _plans_of(self, leaves: Sequence[LeafField], are_nested: bool) -> Sequence[_PlannedLeaf]:
-        """Return those leaves that kernels read, with how they do.
-
-        Args:
-            leaves: The leaves.
-            are_nested: Whether they may have lists or null structs around them.
-        """
-        cached, were_nested, planned = self._cached_metadata.planned
-        if cached is not leaves or were_nested != are_nested:
+    def _plans_of(self, leaves: Sequence[LeafField]) -> Sequence[_PlannedLeaf]:
+        """Return those leaves that kernels read, with how they do."""
+        cached, planned = self._cached_metadata.planned
+        if cached is not leaves:
             planned = []
             for leaf in leaves:
                 plan = self.plan(leaf, is_nested=False)
-                if plan is None and are_nested:
+                if plan is None:
                     plan = self.plan(leaf, is_nested=True)
                 if plan is not None:
                     planned.append((leaf, plan))
-            self._cached_metadata.planned = leaves, are_nested, planned
+            self._cached_metadata.planned = leaves, planned
         return planned
 
     def _make_plan(self, leaf: LeafField, is_nested: bool) -> LeafPlan | None:
