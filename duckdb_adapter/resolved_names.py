@@ -69,7 +69,7 @@ class ResolvedName:
     columns: pa.Schema | None = None
     uses: TableUses | None = None
 
-    def restricted_to(self, text: str, context: BindContext | None = None) -> ResolvedName:
+    def restricted_to(self, text: str, context: BindContext | None) -> ResolvedName:
         """Return the name with the rows as far as a statement uses them.
 
         Args:

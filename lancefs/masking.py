@@ -55,7 +55,7 @@ def mask_secrets(text: str) -> str:
     return _QUERY.sub(_masked_query, text)
 
 
-def has_secrets(error: BaseException | None, url: str = "") -> bool:
+def has_secrets(error: BaseException | None, url: str) -> bool:
     """Return whether the message of an error, or of one that it came from, has a secret in it.
 
     Args:

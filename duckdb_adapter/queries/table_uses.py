@@ -97,7 +97,7 @@ class TableUses:
 
 
 def table_uses(
-    text: str, table: StatementTable, schema: pa.Schema, call: ScanCall | None = None
+    text: str, table: StatementTable, schema: pa.Schema, call: ScanCall | None
 ) -> TableUses:
     """Return what a statement uses of a table.
 

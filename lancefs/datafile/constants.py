@@ -96,7 +96,7 @@ def _are(values: Sequence[Any], kind: type) -> bool:
 
 
 def _of_pieces(
-    pieces: Sequence[bytes], data_type: pa.DataType, valid: pa.Buffer | None = None
+    pieces: Sequence[bytes], data_type: pa.DataType, valid: pa.Buffer | None
 ) -> pa.Array:
     is_large = pa.types.is_large_string(data_type) or pa.types.is_large_binary(data_type)
     ends = list(itertools.accumulate(map(len, pieces), initial=0))

@@ -154,7 +154,7 @@ class Coverage:
             metric = str(first.details.get("metric_type", "l2")).lower() if first.details else None
             yield ColumnIndex(first.name, first.type or "", first.field_ids[0], segments, metric)
 
-    def rows_of(self, segment: IndexSegment, numbers: UInts, entries: int | None = None) -> RowSet:
+    def rows_of(self, segment: IndexSegment, numbers: UInts, entries: int | None) -> RowSet:
         """Return the rows of this version that a segment names; arguments as for `addresses_of`.
 
         Raises:
@@ -162,9 +162,7 @@ class Coverage:
         """
         return of_addresses(self.addresses_of(segment, numbers, entries), segment.covered)
 
-    def addresses_of(
-        self, segment: IndexSegment, numbers: UInts, entries: int | None = None
-    ) -> UInts:
+    def addresses_of(self, segment: IndexSegment, numbers: UInts, entries: int | None) -> UInts:
         """Return the addresses of rows that a segment names, ascending.
 
         Some may be in fragments that it does not cover.

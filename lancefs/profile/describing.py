@@ -90,8 +90,8 @@ def describe_sample(
     scanner: LanceScanner,
     name: str,
     rows: int,
-    seed: int | None = None,
-    unread: Sequence[pa.Field] = (),
+    seed: int | None,
+    unread: Sequence[pa.Field],
 ) -> TableProfile:
     """Read some rows that are drawn at random, and return what their values are like.
 

@@ -70,7 +70,7 @@ class CommitTable:
             endpoint of the region.
     """
 
-    def __init__(self, s3: Any, table: str, endpoint: str | None = None) -> None:
+    def __init__(self, s3: Any, table: str, endpoint: str | None) -> None:
         self._s3 = s3
         self._table = table
         self._endpoint = endpoint

@@ -88,8 +88,8 @@ class Pages(Protocol):
 def make_app(
     tables: Mapping[str, ServedTable],
     pages: Pages,
-    token: str | None = None,
-    tell: Callable[[str], None] = lambda text: None,
+    token: str | None,
+    tell: Callable[[str], None],
     most_requests: int = MAX_REQUESTS,
 ) -> ASGIApp:
     """Return the application that serves some tables.

@@ -30,7 +30,7 @@ def appended(
     file: VersionFile,
     manifest: Manifest,
     before: Manifest | None,
-    skip_changes: bool = False,
+    skip_changes: bool,
 ) -> list[int]:
     """Return the positions of the fragments whose rows a version appended.
 

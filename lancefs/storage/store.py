@@ -171,7 +171,7 @@ class Store:
         """
         return [name for name, _ in self.entries(path)]
 
-    def file_names(self, path: str = "") -> list[str]:
+    def file_names(self, path: str) -> list[str]:
         """Return the names of the files in a local directory; none if it does not exist.
 
         Args:

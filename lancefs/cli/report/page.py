@@ -81,7 +81,7 @@ def _section(name: str, title: str, body: str) -> str:
     return f'<section id="{name}"><h2>{as_html(title)}</h2>{body}</section>'
 
 
-def _chart(chart: charts.Chart, below: str = "") -> str:
+def _chart(chart: charts.Chart, below: str) -> str:
     variants = "".join(
         f'<div class="chart {screen}" role="img" aria-label="{as_html(chart.text)}">{svg}</div>'
         for screen, svg in chart.svg.items()

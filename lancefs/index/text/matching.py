@@ -179,7 +179,7 @@ def match_phrase(
     tokens: Sequence[TextToken],
     slop: int,
     statistics: Statistics,
-    most: int | None = None,
+    most: int | None,
 ) -> tuple[Ints, Scores]:
     """Return the documents that have the tokens of a query in their order, and their scores.
 

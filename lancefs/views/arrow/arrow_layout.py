@@ -122,7 +122,7 @@ def lay_out(
     shapes: Sequence[Shape],
     rows: Ints,
     measures: Sequence[Ints],
-    dictionaries: Sequence[bytes] = (),
+    dictionaries: Sequence[bytes],
 ) -> Layout:
     """Compute the layout of a file.
 

@@ -98,7 +98,7 @@ class LazyFile(View):
         key: Key,
         schema: pa.Schema,
         measures: Callable[[], Measures],
-        cache: LayoutCache | None = None,
+        cache: LayoutCache | None,
     ) -> None:
         super().__init__(key)
         self._schema = schema
