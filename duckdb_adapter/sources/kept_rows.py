@@ -20,6 +20,7 @@ from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.settings import BATCH_ROWS
 from lancefs.storage import SharedBudget
+from lancefs.table.fragments import sum_known
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.per_version import PerVersion
 
@@ -145,9 +146,8 @@ def _is_small(version: OpenVersion) -> bool:
     fragments, indices = version.manifest.fragments, version.manifest.index_section
     if version.is_fresh or indices is not None or len(fragments) > _MAX_FRAGMENTS:
         return False
-    sizes = [fragment.size for fragment in fragments]
-    known = [size for size in sizes if size is not None]
-    return len(known) == len(sizes) and sum(known) <= _MAX_BYTES
+    size = sum_known(fragment.size for fragment in fragments)
+    return size is not None and size <= _MAX_BYTES
 
 
 def _read(rows: KeptRows, names: Sequence[str]) -> Mapping[str, pa.Array] | None:

@@ -26,6 +26,7 @@ from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import columns_of, evaluate_filter
 from lancefs.table.dictionary_columns import ENCODED
+from lancefs.table.fragments import sum_known
 from lancefs.threads import Threads, prefetch, submit
 
 # With more tables, it is not asked which columns have dictionaries: that opens data files of each.
@@ -87,9 +88,8 @@ class _Member:
         fragments = self.rows.dataset.manifest.fragments
         if len(fragments) > _SMALL_FRAGMENTS:
             return False
-        sizes = [file.size for fragment in fragments for file in fragment.files]
-        known = [size for size in sizes if size is not None]
-        return len(known) == len(sizes) and sum(known) <= _SMALL_BYTES
+        size = sum_known(fragment.size for fragment in fragments)
+        return size is not None and size <= _SMALL_BYTES
 
 
 class _UnionRows(RowSource):
@@ -157,9 +157,7 @@ class _UnionRows(RowSource):
 
     def known_count(self) -> int | None:
         """Return the number of rows, where all manifests tell it."""
-        counts = [member.rows.known_count() for member in self._members]
-        known = [count for count in counts if count is not None]
-        return sum(known) if len(known) == len(counts) else None
+        return sum_known([member.rows.known_count() for member in self._members])
 
     def batches(
         self, names: Sequence[str], terms: Sequence[pc.Expression]

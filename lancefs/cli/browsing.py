@@ -10,6 +10,7 @@ from lancefs.cli.target import Target
 from lancefs.errors import LanceError
 from lancefs.storage import Store
 from lancefs.table.base_paths import confine
+from lancefs.table.fragments import sum_known
 from lancefs.table.manifest import read_manifest
 from lancefs.table.refs import Ref, resolve
 from lancefs.table.versions import VERSIONS, list_versions
@@ -56,14 +57,12 @@ def describe_table(store: Store, name: str) -> dict[str, Any]:
         resolved = resolve(store)
         row |= {"version": resolved.file.version, "versions": len(list_versions(store))}
         manifest = read_manifest(resolved.manifest)
-        sizes = [file.size for fragment in manifest.fragments for file in fragment.files]
-        known = [size for size in sizes if size is not None]
         row |= {
             "committed": manifest.timestamp,
             "rows": manifest.num_rows,
             "columns": len(manifest.fields),
             "fragments": len(manifest.fragments),
-            "bytes": sum(known) if len(known) == len(sizes) else None,
+            "bytes": sum_known(fragment.size for fragment in manifest.fragments),
         }
     except LanceError as error:
         row["note"] = str(error)

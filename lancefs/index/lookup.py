@@ -28,6 +28,7 @@ from lancefs.index.zones import Zones
 from lancefs.printable import get_logger, plural
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragment_table import Fragments
+from lancefs.table.fragments import sum_known
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.per_version import PerVersion
 from lancefs.table.row_metadata import OFFSET_BITS
@@ -390,10 +391,9 @@ class _Query:
             plan = self._plan(predicate)
             return None if plan is None else plan.rows
         sizes = [self._rows_to_read(part) for part in predicate.parts]
-        known = [size for size in sizes if size is not None]
         if isinstance(predicate, AllOf):
-            return min(known, default=None)
-        return sum(known) if len(known) == len(sizes) else None
+            return min((size for size in sizes if size is not None), default=None)
+        return sum_known(sizes)
 
     def _rows_of_test(self, test: ColumnTest) -> _NamedRows | None:
         plan = self._plan(test)

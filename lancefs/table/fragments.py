@@ -7,7 +7,7 @@ Format page: table format, sections "Fragments" to "Deletion Files"
 (`docs/src/format/table/index.md`); messages: `protos/table.proto`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
@@ -145,6 +145,16 @@ class HiddenColumn(NamedTuple):
 Lineage: TypeAlias = Inline | External | HiddenColumn
 
 
+def sum_known(numbers: Iterable[int | None]) -> int | None:
+    """Return the sum of numbers; None if one of them is None, as what is not recorded."""
+    total = 0
+    for number in numbers:
+        if number is None:
+            return None
+        total += number
+    return total
+
+
 class Fragment(NamedTuple):
     """A horizontal slice of the table: some rows, with all their columns.
 
@@ -185,12 +195,7 @@ class Fragment(NamedTuple):
     @property
     def size(self) -> int | None:
         """Size of the data files in bytes; None if the manifest lacks the size of one."""
-        total = 0
-        for file in self.files:
-            if file.size is None:
-                return None
-            total += file.size
-        return total
+        return sum_known(file.size for file in self.files)
 
     def holders(self) -> dict[int, DataFile]:
         """Return the data file that holds each field, by its id.

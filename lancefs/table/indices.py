@@ -29,6 +29,7 @@ from lancefs.storage import File
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.bitmaps import read_bitmap
 from lancefs.table.fragment_table import Fragments
+from lancefs.table.fragments import sum_known
 from lancefs.table.manifest import Manifest, read_section, reading_sections
 from lancefs.table.messages import parse_message, plain, uuid_text
 
@@ -149,9 +150,7 @@ class Index:
     @property
     def size(self) -> int | None:
         """Size of all files in bytes; None if the size of a file is not known."""
-        sizes = [file.size for file in self.files]
-        known = [size for size in sizes if size is not None]
-        return sum(known) if len(known) == len(sizes) else None
+        return sum_known(file.size for file in self.files)
 
 
 def indices_of(version: OpenVersion) -> list[Index]:

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from lancefs.table.fragments import sum_known
 from lancefs.table.manifest import Manifest
 
 
@@ -31,16 +32,12 @@ class TableStats(NamedTuple):
 def table_stats(manifest: Manifest) -> TableStats:
     """Return the counts of a version."""
     fragments = list(manifest.fragments)
-    sizes = [file.size for fragment in fragments for file in fragment.files]
-    deleted = [fragment.num_deleted for fragment in fragments]
-    known = [number for number in deleted if number is not None]
-    bytes_ = [size for size in sizes if size is not None]
     return TableStats(
         rows=manifest.num_rows,
-        deleted_rows=sum(known) if len(known) == len(deleted) else None,
+        deleted_rows=sum_known(fragment.num_deleted for fragment in fragments),
         columns=len(manifest.fields),
         fragments=len(fragments),
-        data_files=len(sizes),
+        data_files=sum(len(fragment.files) for fragment in fragments),
         deletion_files=sum(fragment.deletion_file is not None for fragment in fragments),
-        bytes=sum(bytes_) if len(bytes_) == len(sizes) else None,
+        bytes=sum_known(fragment.size for fragment in fragments),
     )

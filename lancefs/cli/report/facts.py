@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lancefs.table.fragments import sum_known
 from lancefs.table.history import Commit, read_history
 from lancefs.table.indices import Index, read_indices, uncovered_rows
 from lancefs.table.refs import list_branches
@@ -113,8 +114,6 @@ def _index_facts(indices: Sequence[Index], manifest: Manifest) -> list[IndexFact
     facts = []
     for name in uncovered:
         segments = [index for index in indices if index.name == name]
-        sizes = [segment.size for segment in segments]
-        known = [size for size in sizes if size is not None]
         facts.append(
             IndexFacts(
                 name=name,
@@ -122,7 +121,7 @@ def _index_facts(indices: Sequence[Index], manifest: Manifest) -> list[IndexFact
                 columns=segments[0].columns,
                 rows=manifest.num_rows,
                 uncovered=uncovered[name],
-                bytes=sum(known) if len(known) == len(sizes) else None,
+                bytes=sum_known(segment.size for segment in segments),
             )
         )
     return facts
