@@ -232,10 +232,6 @@ class Field:
             kept = kept[:1]  # whose levels decide
         return self if kept == self.children else replace(self, children=kept)
 
-    def child(self, name: str) -> Field | None:
-        """Return the field of that name directly below this one."""
-        return next((child for child in self.children if child.name == name), None)
-
     def _shown(self, blobs: Blobs) -> pa.Field:
         """Return the Arrow field, with the names of extension types in the metadata."""
         if not (self.metadata or self.is_json):

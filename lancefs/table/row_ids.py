@@ -155,25 +155,6 @@ class RowIdSequence:
             start, first = end, first + 1
         return np.concatenate(parts)
 
-    def find(self, ids: UInts) -> tuple[Ints, Ints]:
-        """Look ids up in the sequence.
-
-        Args:
-            ids: Ascending, each once.
-
-        Returns:
-            Positions in `ids` of the ids that the sequence has, and for each the offset of its row.
-
-        Raises:
-            CorruptFile: Two rows of a segment have the same id.
-        """
-        hits, rows = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        for segment, end in zip(self.segments, self._ends.tolist(), strict=True):
-            segment_hits, positions = segment.find(ids)
-            hits.append(segment_hits)
-            rows.append(positions + (end - segment.count))
-        return np.concatenate(hits), np.concatenate(rows)
-
 
 @dataclass(frozen=True)
 class VersionSequence:

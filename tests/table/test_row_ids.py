@@ -94,9 +94,12 @@ def test_ids_are_read_and_found_in_every_form(
     rows = sorted(data.draw(st.sets(st.integers(0, len(ids) - 1)))) if ids else []
     assert decoded.at(np.array(rows, np.int64)).tolist() == [ids[row] for row in rows]
     wanted = np.unique(np.array([*ids, *(one + 1 for one in ids if one < MOST)], np.uint64))
-    which, places = decoded.find(wanted)
-    found = sorted(zip(places.tolist(), wanted[which].tolist(), strict=True))
-    assert found == list(enumerate(ids))
+    found, first = [], 0
+    for segment in decoded.segments:
+        which, places = segment.find(wanted)
+        found += zip((first + places).tolist(), wanted[which].tolist(), strict=True)
+        first += segment.count
+    assert sorted(found) == list(enumerate(ids))
 
 
 def test_versions_are_repeated_for_the_rows_of_their_runs() -> None:
@@ -161,9 +164,9 @@ def test_a_damaged_sequence_is_refused(data: bytes, words: str) -> None:
 
 
 def test_an_id_that_occurs_twice_in_a_segment_is_refused_when_ids_are_looked_up() -> None:
-    decoded = decode_row_ids(sequence(listed([3, 1, 3], 2)), 3)
+    (segment,) = decode_row_ids(sequence(listed([3, 1, 3], 2)), 3).segments
     with pytest.raises(CorruptFile, match="twice"):
-        decoded.find(np.array([3], np.uint64))
+        segment.find(np.array([3], np.uint64))
 
 
 def test_versions_of_fewer_rows_than_none_are_refused() -> None:
