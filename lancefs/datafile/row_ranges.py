@@ -105,9 +105,7 @@ def count_rows(ranges: Sequence[RowRange]) -> int:
 def connected(ranges: RowRanges) -> RowRanges:
     """Return ranges without empty ones, and with adjacent ones merged."""
     bounds = ranges.bounds[ranges.bounds[:, 0] < ranges.bounds[:, 1]]
-    apart = bounds[1:, 0] != bounds[:-1, 1]
-    is_first, is_last = np.append(True, apart), np.append(apart, True)
-    return between(bounds[is_first[: len(bounds)], 0], bounds[is_last[: len(bounds)], 1])
+    return _merged(bounds, bounds[1:, 0] != bounds[:-1, 1])
 
 
 def filled(ranges: Sequence[RowRange]) -> Sequence[RowRange]:
@@ -140,8 +138,12 @@ def joined(ranges: Sequence[RowRange], gap: int) -> RowRanges:
         gap: Rows between two of them, at most.
     """
     bounds = bounds_of(ranges)
-    apart = bounds[1:, 0] - bounds[:-1, 1] > gap
-    is_first, is_last = np.append(True, apart), np.append(apart, True)
+    return _merged(bounds, bounds[1:, 0] - bounds[:-1, 1] > gap)
+
+
+def _merged(bounds: Ints, are_apart: Mask) -> RowRanges:
+    """Return ranges with each merged into the one before, but where the two are apart."""
+    is_first, is_last = np.append(True, are_apart), np.append(are_apart, True)
     return between(bounds[is_first[: len(bounds)], 0], bounds[is_last[: len(bounds)], 1])
 
 
