@@ -471,23 +471,15 @@ class MorselReader:
         if not fields:
             return without_columns(rows)
         arrays = [columns[field.id] for field in fields]
-        if forms.validity:  # of few rows, and of columns that a filter compares, there are values
-            arrays = [
-                validity_array(array) if field.id in forms.validity else array
-                for field, array in zip(fields, arrays, strict=True)
-            ]
-        if forms.decimal64:
-            arrays = [
-                decimal64_columns.as_decimal64(source, field, array)
-                if field.id in forms.decimal64
-                else array
-                for field, array in zip(fields, arrays, strict=True)
-            ]
-        if forms.items:
-            arrays = [
-                encode_texts(array) if field.id in forms.items else array
-                for field, array in zip(fields, arrays, strict=True)
-            ]
+        if forms.validity or forms.decimal64 or forms.items:
+            for place, field in enumerate(fields):
+                array = arrays[place]
+                if field.id in forms.validity:  # of few rows, or compared: then there are values
+                    arrays[place] = validity_array(array)
+                elif field.id in forms.decimal64:
+                    arrays[place] = decimal64_columns.as_decimal64(source, field, array)
+                elif field.id in forms.items:
+                    arrays[place] = encode_texts(array)
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
