@@ -89,10 +89,8 @@ class ZoneRanges:
         first, last = start // ZONE_ROWS, -(-end // ZONE_ROWS)
         if last > len(self.seen):
             return False
-        starts = np.maximum(np.arange(first, last) * ZONE_ROWS, start)
-        ends = np.minimum(np.arange(first + 1, last + 1) * ZONE_ROWS, end)
-        seen = self.seen[first:last]
-        return bool(((seen[:, 0] <= starts) & (seen[:, 1] >= ends)).all())
+        wanted, seen = _zone_parts(start, end), self.seen[first:last]
+        return bool(((seen[:, 0] <= wanted[:, 0]) & (seen[:, 1] >= wanted[:, 1])).all())
 
     def find_outside(self, interval: ValueInterval) -> Ints:
         """Return the ranges of rows that have no value within an interval; shape (ranges, 2)."""
@@ -320,17 +318,22 @@ def _items_of(array: pa.Array, is_encoded_elsewhere: bool) -> Numbers | None:
     return keys
 
 
+def _zone_parts(start: int, end: int) -> Ints:
+    """Return which rows of each zone lie from `start` to before `end`; shape (zones, 2)."""
+    edges = np.arange(start // ZONE_ROWS, -(-end // ZONE_ROWS) + 1) * ZONE_ROWS
+    return np.stack([np.maximum(edges[:-1], start), np.minimum(edges[1:], end)], axis=1)
+
+
 def _ranges_of(array: pa.Array, start: int) -> tuple[Ints, Numbers, Numbers]:
     """Return the rows and ranges of all zones of a file from the first one to those of an array."""
     end = start + len(array)
     first, last = start // ZONE_ROWS, -(-end // ZONE_ROWS)
-    starts = np.maximum(np.arange(first, last) * ZONE_ROWS, start)
-    ends = np.minimum(np.arange(first + 1, last + 1) * ZONE_ROWS, end)
-    lows, highs = _bounds_of(array, starts - start)
+    parts = _zone_parts(start, end)
+    lows, highs = _bounds_of(array, parts[:, 0] - start)
     if first == 0:
-        return np.stack([starts, ends], axis=1), lows, highs
+        return parts, lows, highs
     seen = np.zeros((last, 2), np.int64)
-    seen[first:, 0], seen[first:, 1] = starts, ends
+    seen[first:] = parts
     least, most = _limits(lows.dtype)
     low = np.concatenate([np.full(first, most, lows.dtype), lows])
     return seen, low, np.concatenate([np.full(first, least, lows.dtype), highs])
