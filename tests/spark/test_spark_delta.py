@@ -1,4 +1,4 @@
-"""A materialised version as a Delta table, which `deltalake` reads back."""
+"""A materialized version as a Delta table, which `deltalake` reads back."""
 
 from __future__ import annotations
 

@@ -455,7 +455,7 @@ def test_types_can_be_those_of_spark(spark: Any, tmp_path: Path) -> None:
     assert frame.collect() == own.collect()
 
 
-def test_a_table_without_rows_is_materialised_too(spark: Any, tmp_path: Path) -> None:
+def test_a_table_without_rows_is_materialized_too(spark: Any, tmp_path: Path) -> None:
     path = make_table(tmp_path / "t.lance", 10)
     lance.dataset(path).delete("true")
     done = lancefs.spark.materialize(spark, path, str(tmp_path / "out"))
@@ -478,7 +478,7 @@ def test_wrong_arguments_are_refused(spark: Any, tmp_path: Path) -> None:
     for error, says, arguments in cases:
         with pytest.raises(error, match=says):
             lancefs.spark.materialize(spark, path, out, **arguments)
-    with pytest.raises(NotALanceTable, match="no version was materialised"):
+    with pytest.raises(NotALanceTable, match="no version was materialized"):
         lancefs.spark.open_materialized(out)
 
 

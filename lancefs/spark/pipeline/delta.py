@@ -1,4 +1,4 @@
-"""A materialised version as a Delta table: its Parquet files, recorded in a log beside them.
+"""A materialized version as a Delta table: its Parquet files, recorded in a log beside them.
 
 No row is read or written for it. The library `deltalake` writes the log.
 """
@@ -29,7 +29,7 @@ _TIMES = "timestampNtz"
 
 
 def publish_delta(complete: Materialized, storage_options: Mapping[str, str] | None = None) -> int:
-    """Let the Delta table at a destination consist of the files of a materialised version.
+    """Let the Delta table at a destination consist of the files of a materialized version.
 
     One commit adds the files that are new, and removes those that are no longer in the version. It
     is made after the version is complete, so that a reader of the table sees whole versions.

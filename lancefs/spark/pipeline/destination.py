@@ -1,4 +1,4 @@
-"""What was materialised: the small manifest at a destination, and reading by it.
+"""What was materialized: the small manifest at a destination, and reading by it.
 
     _lancefs.json          which version is complete, and which files make it up
     _lineage.jsonl         where the rows of each of these files came from, for people and programs
@@ -231,7 +231,7 @@ def open_materialized(
     found = read_manifest(files)
     if found is None:
         raise NotALanceTable(
-            f"{files.url}: no version was materialised here completely; there is no {MANIFEST}"
+            f"{files.url}: no version was materialized here completely; there is no {MANIFEST}"
         )
     return found
 

@@ -1,4 +1,4 @@
-"""Materialising a version: its rows as Parquet or Arrow files at a destination, in parallel."""
+"""Materializing a version: its rows as Parquet or Arrow files at a destination, in parallel."""
 
 from __future__ import annotations
 

@@ -31,10 +31,10 @@ class OutputProblem:
 
 @dataclass(frozen=True, slots=True)
 class OutputReport:
-    """What was read back of a materialised version, and what is wrong with it.
+    """What was read back of a materialized version, and what is wrong with it.
 
     Attributes:
-        destination: The URL of the materialised version.
+        destination: The URL of the materialized version.
         version: The version of the table that was written.
         files: How many files were read.
         rows: How many rows the files have, by the manifest.
@@ -75,7 +75,7 @@ def verify_output(
     destination: str | os.PathLike[str],
     storage_options: Mapping[str, Any] | None = None,
 ) -> OutputReport:
-    """Read all files of a materialised version, and compare their bytes with the manifest.
+    """Read all files of a materialized version, and compare their bytes with the manifest.
 
     Args:
         spark: Where the work is done.
