@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
 from lancefs.errors import MissingFile, NotALanceTable, RefNotFound
-from lancefs.forks import Lock
 from lancefs.masking import mask_secrets
 from lancefs.spark.shipping import Shipped, ship
 from lancefs.spark.stores import open_place
 from lancefs.spark.table_options import TableOptions
 from lancefs.spark.worker_garbage import spare_modules
 from lancefs.storage import Store
+from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.base_paths import confine
 from lancefs.table.open_version import OpenVersion, open_version
 from lancefs.table.refs import Ref
 
 # Versions that a Python process keeps open: a worker runs many tasks on few tables.
 _OPEN = 8
-_versions: OrderedDict[Any, OpenVersion] = OrderedDict()
-_lock = Lock()
+_VERSIONS: BudgetCache[Any, OpenVersion] = BudgetCache(_OPEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +63,7 @@ class Pinned:
             MissingFile: The version is gone, or another table stands in its place.
             ReadFailed: The store refused or failed.
         """
-        key = self.key
-        with _lock:
-            version = _versions.pop(key, None)
-            if version is None:
-                version = self._open()
-            _versions[key] = version
-            if len(_versions) > _OPEN:
-                _versions.popitem(last=False)
-            return version
+        return _VERSIONS.get(self.key, self._open, lambda _: 1)
 
     def _open(self) -> OpenVersion:
         try:
