@@ -133,13 +133,17 @@ class Root(Directory):
         return f"tags/{ref}{form}" if ref in self._table.tags else None
 
 
-class Versions(Directory):
-    """The versions of a branch."""
+class _OfBranch(Directory):
+    """A directory of a branch."""
 
     def __init__(self, table: TableSession, path: str, branch: str | None) -> None:
         super().__init__(path)
         self._table = table
         self.branch = branch
+
+
+class Versions(_OfBranch):
+    """The versions of a branch."""
 
     def children(self) -> dict[str, Node]:
         nodes: dict[str, Node] = {}
@@ -157,15 +161,10 @@ class Versions(Directory):
         return Handle(self._table, Ref(version=version, branch=self.branch))
 
 
-class Changes(Directory):
+class Changes(_OfBranch):
     """The changes between versions of a branch."""
 
     MORE = ", and those between any two versions, the older one first"
-
-    def __init__(self, table: TableSession, path: str, branch: str | None) -> None:
-        super().__init__(path)
-        self._table = table
-        self.branch = branch
 
     def children(self) -> dict[str, Node]:
         refs = [
@@ -273,14 +272,18 @@ class MergedDirectory(Directory):
         return self._first.child(name) or self._second.child(name)
 
 
-class VersionDirectory(Directory):
-    """The directory of one version: its columns, fragments and documents."""
-
-    NAMES = ("columns", "fragments", *DOCUMENTS)
+class _OfVersion(Directory):
+    """A directory of one version."""
 
     def __init__(self, handle: Handle, path: str) -> None:
         super().__init__(path)
         self.handle: Handle = handle
+
+
+class VersionDirectory(_OfVersion):
+    """The directory of one version: its columns, fragments and documents."""
+
+    NAMES = ("columns", "fragments", *DOCUMENTS)
 
     def children(self) -> dict[str, Node]:
         _ = self.handle.version
@@ -296,12 +299,8 @@ class VersionDirectory(Directory):
         return below(self.handle, self.below(name))
 
 
-class FragmentDirectory(Directory):
+class FragmentDirectory(_OfVersion):
     """The fragments of a version, by id."""
-
-    def __init__(self, handle: Handle, path: str) -> None:
-        super().__init__(path)
-        self.handle: Handle = handle
 
     def children(self) -> dict[str, Node]:
         ids = self.handle.version.fragments
@@ -322,12 +321,8 @@ class FragmentDirectory(Directory):
         )
 
 
-class ColumnsDirectory(Directory):
+class ColumnsDirectory(_OfVersion):
     """The columns of a version, by name."""
-
-    def __init__(self, handle: Handle, path: str) -> None:
-        super().__init__(path)
-        self.handle: Handle = handle
 
     def children(self) -> dict[str, Node]:
         names = [field.name for field in self.handle.version.manifest.fields]
