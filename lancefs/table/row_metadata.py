@@ -14,7 +14,6 @@ Format page: row ids and lineage (`docs/src/format/table/row_id_lineage.md`).
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -27,12 +26,13 @@ from lancefs.datafile.data_file import open_data_file
 from lancefs.datafile.fields import Field
 from lancefs.datafile.row_ranges import rows_of
 from lancefs.errors import CorruptFile, locating
-from lancefs.forks import Lock, cached_property
+from lancefs.forks import cached_property
 from lancefs.storage import run
+from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_table import Fragments
-from lancefs.table.fragments import External, Fragment, HiddenColumn, Inline, Lineage
+from lancefs.table.fragments import External, Fragment, HiddenColumn, Lineage
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
@@ -91,8 +91,7 @@ class RowMetadata:
         self._files = files
         self._readers = readers
         self._fragments = fragments
-        self._decoded: OrderedDict[tuple[int, int], _Sequence] = OrderedDict()
-        self._lock = Lock()
+        self._decoded: BudgetCache[tuple[int, int], _Sequence] = BudgetCache(_MAX_CACHED)
 
     def read(self, field: Field, reader: FragmentReader, ranges: Sequence[RowRange]) -> pa.Array:
         """Return a column of row metadata for rows of a fragment, deleted rows included.
@@ -182,23 +181,17 @@ class RowMetadata:
             decode: Decodes a serialized sequence of a number of rows.
             from_values: Makes a sequence of the values of a hidden column.
         """
-        key = (reader.fragment.id, field.id)
-        with self._lock:
-            sequence = self._decoded.get(key)
-        if sequence is None:
-            place = f"fragment {reader.fragment.id}, {field.name}"
-            rows = reader.physical_rows
+
+        def read() -> _S:
+            place, rows = f"fragment {reader.fragment.id}, {field.name}", reader.physical_rows
             if isinstance(lineage, HiddenColumn):
-                sequence = from_values(self._read_hidden_column(field, reader.fragment, rows))
-            elif isinstance(lineage, Inline):
-                with locating(self._files.store.url(), place):
-                    sequence = decode(lineage.data, rows)
-            else:
-                sequence = self._read_external(lineage, place, rows, decode)
-            with self._lock:
-                self._decoded[key] = sequence
-                if len(self._decoded) > _MAX_CACHED:
-                    self._decoded.popitem(last=False)
+                return from_values(self._read_hidden_column(field, reader.fragment, rows))
+            if isinstance(lineage, External):
+                return self._read_external(lineage, place, rows, decode)
+            with locating(self._files.store.url(), place):
+                return decode(lineage.data, rows)
+
+        sequence = self._decoded.get((reader.fragment.id, field.id), read, lambda _: 1)
         return sequence  # type: ignore[return-value]  # the field of the key decides the kind
 
     def _read_external(
