@@ -100,31 +100,31 @@ class RowSizes:
 
     Args:
         rows: Ascending rows at which the bytes of a row change, from 0 to the number of rows.
-        before: Known bytes of all rows before each of these.
-        guessed: Guessed bytes of all rows before each of these: of values that are looked up in a
-            dictionary.
+        before: Bytes of all rows before each of these, without those of dictionary values.
+        looked_up: Bytes of all dictionary values before each of these, an estimate that may be far
+            off; see `lookup_bytes`.
     """
 
-    def __init__(self, rows: _Floats, before: _Floats, guessed: _Floats) -> None:
+    def __init__(self, rows: _Floats, before: _Floats, looked_up: _Floats) -> None:
         self._rows = rows
         self._before = before
-        self._guessed = guessed
-        self._doubted: tuple[float, list[float]] | None = None  # the last doubt, and its totals
+        self._looked_up = looked_up
+        self._corrected: tuple[float, list[float]] | None = None  # last correction, and its totals
 
-    def rows_within(self, start: int, size: float, doubt: float = 1) -> int:
+    def rows_within(self, start: int, size: float, correction: float = 1) -> int:
         """Return how many rows from `start` on have at most `size` bytes.
 
         Args:
             start: The first row.
             size: Bytes.
-            doubt: Factor by which guessed bytes are reduced.
+            correction: Divides the estimate of dictionary values.
         """
-        rows, before = self._borders, self._totals(doubt)
+        rows, before = self._borders, self._totals(correction)
         most = _interpolate(start, rows, before) + size
         return int(_interpolate(most, before, rows)) - start
 
     def bytes_of(self, start: int, end: int) -> float:
-        """Return the bytes of the rows from `start` to `end`, guessed bytes included."""
+        """Return the bytes of the rows from `start` to `end`, dictionary values included."""
         rows, before = self._borders, self._estimated
         return _interpolate(end, rows, before) - _interpolate(start, rows, before)
 
@@ -135,23 +135,24 @@ class RowSizes:
 
     @cached_property
     def _estimated(self) -> list[float]:
-        """The bytes of all rows before each border, without doubt."""
-        totals: list[float] = (self._before + self._guessed).tolist()
+        """The bytes of all rows before each border, not corrected."""
+        totals: list[float] = (self._before + self._looked_up).tolist()
         return totals
 
-    def _totals(self, doubt: float) -> list[float]:
+    def _totals(self, correction: float) -> list[float]:
         """Return the bytes of all rows before each border."""
-        if doubt == 1:
+        if correction == 1:
             return self._estimated
-        known = self._doubted
-        if known is None or known[0] != doubt:
-            known = self._doubted = doubt, (self._before + self._guessed / doubt).tolist()
+        known = self._corrected
+        if known is None or known[0] != correction:
+            totals = self._before + self._looked_up / correction
+            known = self._corrected = correction, totals.tolist()
         return known[1]
 
     def stretched(self, rows: int) -> RowSizes:
         """Return the sizes of `rows` rows, of which these are a sample."""
         factor = rows / self._rows[-1]
-        return RowSizes(self._rows * factor, self._before * factor, self._guessed * factor)
+        return RowSizes(self._rows * factor, self._before * factor, self._looked_up * factor)
 
     @classmethod
     def joined(cls, parts: Sequence[RowSizes]) -> RowSizes:
@@ -159,7 +160,7 @@ class RowSizes:
         return cls(
             _join_totals([part._rows for part in parts]),
             _join_totals([part._before for part in parts]),
-            _join_totals([part._guessed for part in parts]),
+            _join_totals([part._looked_up for part in parts]),
         )
 
 
@@ -195,16 +196,16 @@ def estimate_row_sizes(fields: Sequence[FieldSizes], rows: int, most: int) -> Ro
     borders = [np.array(first_rows) * (rows / first_rows[-1]) for first_rows in distinct]
     ordered = np.sort(np.concatenate([[0.0, float(rows)], *borders]))
     unique = ordered[np.diff(ordered, prepend=-1.0) > 0]  # `np.unique` imports 10 ms of NumPy
-    before, guessed = np.zeros(len(unique)), np.zeros(len(unique))
+    before, looked_up = np.zeros(len(unique)), np.zeros(len(unique))
     for field in fields:
-        known, looked_up = _bytes_between(field, unique, scale)
+        known, values = _bytes_between(field, unique, scale)
         before[1:] += known.cumsum()
-        guessed[1:] += looked_up.cumsum()
-    return RowSizes(unique, before, guessed)
+        looked_up[1:] += values.cumsum()
+    return RowSizes(unique, before, looked_up)
 
 
 def _bytes_between(field: FieldSizes, rows: _Floats, scale: float) -> tuple[_Floats, _Floats]:
-    """Return the known and the guessed bytes of a field between consecutive `rows`."""
+    """Return the bytes of a field between consecutive `rows`: dictionary values come second."""
     stored, overhead = np.zeros(len(rows) - 1), np.zeros(len(rows) - 1)
     for column in field.columns:
         if column.first_rows[-1]:

@@ -40,9 +40,9 @@ class Pace:
         self._settings = settings
         self.rows = max(self._round(first_rows), batch_rows) if first_rows else batch_rows
         self._last_bytes = 0  # of the last morsel
-        # The factor by which dictionary values are taken to have fewer bytes than estimated. Pages
+        # The factor by which dictionary values have fewer bytes than estimated. Pages
         # do not record how often a value occurs; the estimate assumes that all occur equally often.
-        self._doubt = 1.0
+        self._correction = 1.0
 
     @property
     def largest(self) -> int:
@@ -54,8 +54,8 @@ class Pace:
         morsel, size = decoded.morsel, max(decoded.size, 1)
         self._last_bytes = decoded.size
         if morsel.estimated_bytes:
-            doubt = morsel.estimated_bytes / (self._settings.estimate_tolerance * size)
-            self._doubt = max(1, min(doubt, 4 * self._doubt))
+            excess = morsel.estimated_bytes / (self._settings.estimate_tolerance * size)
+            self._correction = max(1, min(excess, 4 * self._correction))
         if morsel.rows:
             rows = int(self._budget * morsel.rows / size)
             self.rows = self._round(min(rows, self._settings.longest_morsel_rows, 4 * self.rows))
@@ -102,7 +102,7 @@ class Pace:
         sizes = morsel.fragment.row_sizes(fields) if share else None
         if sizes is None:
             return morsel
-        fitting = sizes.rows_within(morsel.start, self._budget / share, self._doubt)
+        fitting = sizes.rows_within(morsel.start, self._budget / share, self._correction)
         if fitting < morsel.fragment.physical_rows - morsel.start:
             rows = self._round(fitting)
             if fitting < morsel.rows:
