@@ -48,8 +48,8 @@ _POSITION_BITS = 64  # of a wanted row
 _MAX_ROWS_OF_BYTE = 128
 
 
-class _ToldColumn(IntEnum):
-    """The columns of the table of what descriptions of pages tell.
+class _DescribedColumn(IntEnum):
+    """The columns of `_Described.numbers`.
 
     The columns of the plan of a page from `PageColumn.ENTRY` to `WIDTH`; number of items of its
     dictionary, 0 if it has none; number of values; number of buffers that it needs; and whether it
@@ -68,17 +68,17 @@ class _ToldColumn(IntEnum):
 
 
 class _Described(NamedTuple):
-    """What the descriptions of the pages of a leaf tell.
+    """The descriptions of the pages of a leaf.
 
     Attributes:
         descriptions: The descriptions.
         form: What the kernel gives, and the bits of each value.
-        told: What each description tells; see `_ToldColumn`: int64, shape (pages, columns).
+        numbers: The numbers in each; see `_DescribedColumn`: int64, shape (pages, columns).
     """
 
     descriptions: Sequence[MiniBlock]
     form: tuple[PointForm, int]
-    told: Ints
+    numbers: Ints
 
 
 class SmallFiles(NamedTuple):
@@ -220,23 +220,23 @@ def _plan(field: Field, bits: int, pages: Ints, rows: Ints, data: Bytes) -> Leaf
     if described is None:
         return None
     index = np.searchsorted(distinct, likes)
-    told, own = described.told[index], pages[:, FileColumn.ROWS]
+    numbers, own = described.numbers[index], pages[:, FileColumn.ROWS]
     tables = pages[:, FileColumn.FIRST_END] - pages[:, FileColumn.FIRST]
-    is_sound = (own == rows) & (own == told[:, _ToldColumn.VALUE_COUNT])
-    is_sound &= pages[:, FileColumn.BUFFERS] >= told[:, _ToldColumn.BUFFERS]
+    is_sound = (own == rows) & (own == numbers[:, _DescribedColumn.VALUE_COUNT])
+    is_sound &= pages[:, FileColumn.BUFFERS] >= numbers[:, _DescribedColumn.BUFFERS]
     chunks = pages[:, FileColumn.SECOND_END] - pages[:, FileColumn.SECOND]
     is_sound &= own <= _MAX_ROWS_OF_BYTE * chunks
     if not (is_sound & (tables <= MAX_TABLE_BYTES)).all():
         return None
-    has_dictionary = told[:, _ToldColumn.HAS_DICTIONARY, np.newaxis] > 0
+    has_dictionary = numbers[:, _DescribedColumn.HAS_DICTIONARY, np.newaxis] > 0
     plans = np.empty((len(pages), len(PageColumn)), np.int64)
     plans[:, PageColumn.FIRST_ROW] = np.cumsum(rows) - rows
     plans[:, PageColumn.ROWS] = rows
     plans[:, PageColumn.TABLE : PageColumn.CHUNKS_END + 1] = pages[:, _BUFFERS]
-    plans[:, PageColumn.ENTRY : PageColumn.WIDTH + 1] = told[:, : _ToldColumn.WIDTH + 1]
+    plans[:, PageColumn.ENTRY : PageColumn.WIDTH + 1] = numbers[:, : _DescribedColumn.WIDTH + 1]
     items = np.where(has_dictionary, pages[:, _ITEMS], pages[:, _CHUNKS])
     plans[:, PageColumn.ITEMS : PageColumn.ITEMS_END + 1] = items
-    plans[:, PageColumn.ITEM_COUNT] = told[:, _ToldColumn.ITEM_COUNT]
+    plans[:, PageColumn.ITEM_COUNT] = numbers[:, _DescribedColumn.ITEM_COUNT]
     dictionaries = []
     if needs_dictionary(described.form[0]):
         pairs = zip(index.tolist(), items.tolist(), strict=True)
@@ -250,7 +250,7 @@ def _plan(field: Field, bits: int, pages: Ints, rows: Ints, data: Bytes) -> Leaf
 
 
 def _describe(pages: Ints, bits: int, data: Bytes) -> _Described | None:
-    """Return what the descriptions of pages tell; None where a kernel does not support one of them.
+    """Return the descriptions of pages; None where a kernel does not support one of them.
 
     Args:
         pages: The pages; see `FileColumn`: int64, shape (pages, columns).
@@ -261,7 +261,7 @@ def _describe(pages: Ints, bits: int, data: Bytes) -> _Described | None:
         CorruptFile: A description is damaged.
         UnsupportedFeature: The layout of a page is not known.
     """
-    descriptions, told, form = [], [], None
+    descriptions, numbers, form = [], [], None
     for page in pages:
         text = data[page[FileColumn.DESCRIPTION] : page[FileColumn.DESCRIPTION_END]].tobytes()
         description = layout_of(parse_description(text))
@@ -274,6 +274,6 @@ def _describe(pages: Ints, bits: int, data: Bytes) -> _Described | None:
         descriptions.append(description)
         has_dictionary = description.has_dictionary
         counts = plan.items, description.items, 2 + has_dictionary
-        told.append((*plan.stored, *counts, has_dictionary))
+        numbers.append((*plan.stored, *counts, has_dictionary))
     assert form is not None  # of one page at least
-    return _Described(descriptions, form, np.array(told, np.int64))
+    return _Described(descriptions, form, np.array(numbers, np.int64))

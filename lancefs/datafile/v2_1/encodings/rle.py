@@ -45,7 +45,7 @@ def decode_chunks(encoding: Rle, buffers: Sequence[Chunked], counts: Ints) -> Bl
     if runs is None:
         runs = value_runs
     if runs is None:
-        raise UnsupportedFeature("runs whose number neither their values nor their lengths tell")
+        raise UnsupportedFeature("runs whose count neither their values nor their lengths give")
     if value_runs is not None and np.any(value_runs != runs):
         raise CorruptFile("a chunk has more or fewer run values than run lengths")
     run_lengths = _decode_runs(encoding.run_lengths, lengths, runs)
@@ -98,7 +98,7 @@ def _sequence_runs(encoding: Rle, values: Bytes, lengths: Bytes, count: int) -> 
         few = isqrt(2 * count // step) + 2 if step else -(-count // max(start, 1))
         most = registry.decode_sequence(encoding.run_lengths, registry.NO_BYTES, min(count, few))
         return int(np.searchsorted(np.cumsum(most), count)) + (count > 0)
-    raise UnsupportedFeature("runs of a sequence whose number is not told")
+    raise UnsupportedFeature("runs of a sequence whose count is not recorded")
 
 
 def _count_runs(encoding: CompressiveEncoding, buffer: Chunked) -> tuple[Chunked, Ints | None]:
