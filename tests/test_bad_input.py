@@ -53,7 +53,7 @@ def rewrite_manifest(table: Path, version: int, **changes: object) -> None:
     manifest.write_bytes(frame(message))
 
 
-def test_not_a_table(tmp_path: Path) -> None:
+def test_a_path_without_a_table_is_an_error(tmp_path: Path) -> None:
     for path in (tmp_path / "nothing", tmp_path):
         with pytest.raises(NotALanceTable, match="no such directory, or it is empty") as caught:
             lancefs.open(path)
@@ -174,7 +174,7 @@ def test_deleted_rows_beyond_the_end(path: Path) -> None:
         lancefs.open(path).to_table()
 
 
-def test_a_deletion_file_that_is_gone(path: Path) -> None:
+def test_a_deletion_file_that_is_gone_is_named(path: Path) -> None:
     file = only(path / "_deletions", "*.arrow")
     file.unlink()
     with pytest.raises(MissingFile, match=file.name):

@@ -91,7 +91,7 @@ def test_a_version_is_what_was_committed(table: tuple[str, pa.Table]) -> None:
     assert lancefs.open(path).branches() == {}
 
 
-def test_a_version_by_time(table: tuple[str, pa.Table]) -> None:
+def test_a_time_opens_the_newest_version_until_then(table: tuple[str, pa.Table]) -> None:
     path, _ = table
     first = lancefs.open(path, version=1).manifest.timestamp
     assert lancefs.open(path, as_of=first).version == 1
@@ -234,7 +234,9 @@ def test_the_first_rows_of_a_local_table_import_no_more_than_they_need(
 
 
 @pytest.mark.parametrize(("offset", "limit"), [(0, 0), (5, 3), (2690, 20), (8549, 5), (9000, 5)])
-def test_limit_and_offset(dataset: LanceDataset, rows: pa.Table, offset: int, limit: int) -> None:
+def test_limit_and_offset_count_the_rows_that_pass(
+    dataset: LanceDataset, rows: pa.Table, offset: int, limit: int
+) -> None:
     got = dataset.to_table(offset=offset, limit=limit)
     assert_same_table(got, rows.slice(offset, limit))
     expression = pc.field("id") >= 2000
@@ -243,7 +245,7 @@ def test_limit_and_offset(dataset: LanceDataset, rows: pa.Table, offset: int, li
     assert_same_table(got, expected)
 
 
-def test_take_by_position(dataset: LanceDataset, rows: pa.Table) -> None:
+def test_rows_are_taken_by_position(dataset: LanceDataset, rows: pa.Table) -> None:
     rng = np.random.default_rng(2)
     wanted = rng.integers(0, rows.num_rows, 500)
     assert_same_table(dataset.take(wanted), rows.take(wanted))
@@ -264,7 +266,7 @@ def test_batches_hold_to_their_size(dataset: LanceDataset, rows: pa.Table) -> No
         dataset.to_batches(batch_size=0)
 
 
-def test_streams_and_frames(dataset: LanceDataset, rows: pa.Table) -> None:
+def test_streams_and_frames_have_all_rows(dataset: LanceDataset, rows: pa.Table) -> None:
     assert_same_table(pa.table(dataset), rows)
     assert_same_table(dataset.to_reader(columns=["id"]).read_all(), rows.select(["id"]))
     assert dataset.to_pandas(columns=["id"])["id"].tolist() == rows["id"].to_pylist()

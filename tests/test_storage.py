@@ -80,7 +80,7 @@ def test_errors_name_the_file(kind: str, request: pytest.FixtureRequest) -> None
         store.file("a", 1024).read([(9, 3)])
 
 
-def test_a_store_that_fails(remote: Store) -> None:
+def test_a_request_that_fails_names_the_file_and_the_range(remote: Store) -> None:
     remote.fs.fail = PermissionError("no")
     with pytest.raises(ReadFailed, match=r"counting:///dir/a: bytes 0–4: no"):
         remote.file("a").read([(0, 4)])
@@ -147,7 +147,7 @@ def test_together_joins_decoders_into_one() -> None:
     assert stopped.value.value == [[0, 1, 1], [], [50]]
 
 
-def test_listings(local: Store, remote: Store) -> None:
+def test_directories_are_listed(local: Store, remote: Store) -> None:
     assert sorted(local.names()) == ["a", "empty"]
     assert sorted(remote.names()) == ["a", "b"]
     assert local.names("nothing") == []

@@ -280,7 +280,7 @@ def test_ranges_of_values_are_kept_by_other_filters_only(tmp_path: Path) -> None
     assert dataset.count_rows("n IS NULL") == 20_000
 
 
-def test_many_small_fragments(tmp_path: Path) -> None:
+def test_validity_of_many_small_fragments_is_that_of_the_values(tmp_path: Path) -> None:
     where = str(tmp_path / "t.lance")
     rows = _rows(0, 6000, "2.1")
     lance.write_dataset(rows, where, max_rows_per_file=150)
@@ -310,7 +310,9 @@ def test_validity_columns_must_be_columns(tmp_path: Path) -> None:
     "which", [slice(-2, None), pytest.param(slice(-2), marks=pytest.mark.slow)], ids=["new", "old"]
 )
 @pytest.mark.parametrize("case", corpus_cases(), ids=lambda case: case.name)
-def test_tables_of_all_releases(case: CorpusCase, which: slice) -> None:
+def test_validity_in_tables_of_all_releases_is_that_of_the_values(
+    case: CorpusCase, which: slice
+) -> None:
     for ref in case.refs[which]:
         dataset = lancefs.open(case.table(), ref=ref.ref)
         rows, names = dataset.to_table(), dataset.schema.names

@@ -48,7 +48,7 @@ def test_all_words_a_phrase_and_a_condition(table: str, here: Here) -> None:
     assert ids(here("search", table, "brown fox", "-w", "id > 2", *options).out) == [4]
 
 
-def test_words_with_typing_errors(table: str, here: Here) -> None:
+def test_words_with_typing_errors_are_found(table: str, here: Here) -> None:
     options = ("-c", "id", "-f", "json")
     assert ids(here("search", table, "bron", *options).out) == []
     assert sorted(ids(here("search", table, "bron", "--fuzzy", "1", *options).out)) == [0, 2, 4]

@@ -122,7 +122,7 @@ def test_it_says_what_to_install(shop: Path, module: str) -> None:
     )
 
 
-def test_what_cannot_be_served(shop: Path, tmp_path: Path, here: Here) -> None:
+def test_what_cannot_be_served_is_an_error(shop: Path, tmp_path: Path, here: Here) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "other").mkdir()
     lance.write_dataset(pa.table({"a": [1]}), tmp_path / "other" / "teas.lance")

@@ -199,7 +199,9 @@ def test_zone_maps_are_passed_over(tmp_path: Path) -> None:
 
 
 @given(st.data())
-def test_bit_packed_integers(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_bit_packed_integers_are_unpacked(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     bits = data.draw(st.sampled_from([8, 16, 32, 64]), "bits")
     width = data.draw(st.integers(1, bits), "width")
     signed = data.draw(st.booleans(), "signed")
@@ -224,7 +226,7 @@ def test_bit_packed_integers(tmp_path_factory: pytest.TempPathFactory, data: st.
     assert read(container, what, [(middle, len(numbers))]).to_pylist() == numbers[middle:]
 
 
-def test_blocks_of_bit_packed_integers(tmp_path: Path) -> None:
+def test_blocks_of_bit_packed_integers_are_unpacked(tmp_path: Path) -> None:
     # Of a width that fills its bytes, a block is the values in their order of packing.
     order = [0, 4, 2, 6, 1, 5, 3, 7]
     places = [

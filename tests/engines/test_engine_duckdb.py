@@ -52,7 +52,9 @@ def test_a_filter_and_a_projection_arrive(
     assert "Lyon" in str(scan["filter"])
 
 
-def test_all_rows_and_types(table: str, con: duckdb.DuckDBPyConnection) -> None:
+def test_duckdb_reads_all_rows_and_types_of_a_dataset(
+    table: str, con: duckdb.DuckDBPyConnection
+) -> None:
     for version in (1, 2, 3, 4):
         ds = lancefs.open(table, version=version)
         found = con.sql("FROM ds").to_arrow_table()
@@ -68,7 +70,9 @@ def test_versions_are_compared(table: str, con: duckdb.DuckDBPyConnection) -> No
     assert (old.version, new.version) == (1, 4)
 
 
-def test_the_module_itself(table: str, asked: list[dict[str, Any]]) -> None:
+def test_the_default_connection_pushes_filters_into_a_dataset(
+    table: str, asked: list[dict[str, Any]]
+) -> None:
     ds = lancefs.open(table, version=2)
     assert duckdb.sql("FROM ds WHERE price < 1").fetchall()[:1] == [(1, "Lyon", 0.125)]
     assert any(one.get("filter") is not None for one in asked)

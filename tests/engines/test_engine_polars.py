@@ -42,7 +42,7 @@ def test_scan_pyarrow_dataset_pushes_columns_and_filters(
     assert any("2990" in str(one.get("filter")) for one in asked)
 
 
-def test_read_and_scan_ipc(table: str, expected: pl.DataFrame) -> None:
+def test_polars_reads_files_and_streams(table: str, expected: pl.DataFrame) -> None:
     fs = LanceFileSystem(fo=table)
     with fs.open("latest.arrow") as file:
         assert_frame_equal(pl.read_ipc(file), expected)

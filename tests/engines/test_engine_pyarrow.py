@@ -46,7 +46,7 @@ def test_a_direct_path_is_a_dataset(table: str) -> None:
     assert dataset.count_rows() == 2400
 
 
-def test_files_and_streams(table: str, fs: LanceFileSystem) -> None:
+def test_pyarrow_reads_files_and_streams(table: str, fs: LanceFileSystem) -> None:
     expected = lance.dataset(table).to_table()
     with fs.open("latest.arrow") as file:
         assert_same_table(pa.ipc.open_file(file).read_all(), expected)
@@ -57,7 +57,7 @@ def test_files_and_streams(table: str, fs: LanceFileSystem) -> None:
         assert_same_table(table_read, expected.select(["twice"]))
 
 
-def test_a_pyarrow_filesystem(fs: LanceFileSystem) -> None:
+def test_pyarrow_wraps_the_filesystem(fs: LanceFileSystem) -> None:
     wrapped = pa.fs.PyFileSystem(pa.fs.FSSpecHandler(fs))
     info = wrapped.get_file_info("latest.arrow")
     assert (info.size, info.type) == (fs.size("latest.arrow"), pa.fs.FileType.File)

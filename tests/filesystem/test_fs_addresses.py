@@ -22,12 +22,12 @@ from lancefs.filesystem import LanceFileSystem
 from lancefs.table.base_paths import BaseRules
 
 
-def test_a_direct_url(shared_table: str) -> None:
+def test_a_direct_url_opens_a_version(shared_table: str) -> None:
     with fsspec.open(f"lance://{shared_table}/versions/2.arrow") as file:
         assert len(ids(file.read())) == 900
 
 
-def test_a_chained_url(shared_table: str, in_memory: str) -> None:
+def test_a_chained_url_opens_a_version_on_any_store(shared_table: str, in_memory: str) -> None:
     for target in (f"file://{shared_table}", shared_table, f"memory:/{in_memory}"):
         with fsspec.open(f"lance://tags/prod.arrow::{target}") as file:
             assert len(ids(file.read())) == 900
@@ -68,7 +68,7 @@ def test_options_are_passed_to_the_target_filesystem(tmp_path: Path, in_memory: 
         assert list((tmp_path / name).iterdir())
 
 
-def test_a_table_in_an_archive(tmp_path: Path, shared_table: str) -> None:
+def test_a_chained_url_opens_a_version_in_an_archive(tmp_path: Path, shared_table: str) -> None:
     archive = tmp_path / "tables.zip"
     with zipfile.ZipFile(archive, "w") as zipped:
         for path in Path(shared_table).rglob("*"):

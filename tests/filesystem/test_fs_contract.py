@@ -86,7 +86,7 @@ def test_exists_isfile_and_isdir(fs: LanceFileSystem) -> None:
         assert (fs.exists(path), fs.isfile(path), fs.isdir(path)) == (False, False, False)
 
 
-def test_ranges(fs: LanceFileSystem) -> None:
+def test_ranges_are_cut_as_slices_are(fs: LanceFileSystem) -> None:
     whole = fs.cat_file(PATH)
     stream = fs.cat_file("versions/2.arrows")
     for start, end in RANGES:
@@ -152,13 +152,13 @@ def test_files_are_downloaded(fs: LanceFileSystem, tmp_path: Path) -> None:
     ]
 
 
-def test_a_mapping_of_files(fs: LanceFileSystem) -> None:
+def test_a_mapper_has_the_files_of_a_directory(fs: LanceFileSystem) -> None:
     mapper = fs.get_mapper("versions/1/columns")
     assert sorted(mapper) == ["a%2Cb%2Fc%25.arrow", "id.arrow", "name.arrow", "price.arrow"]
     assert read(mapper["id.arrow"]).num_rows == 1000
 
 
-def test_du(fs: LanceFileSystem) -> None:
+def test_du_adds_up_the_sizes_of_files(fs: LanceFileSystem) -> None:
     sizes = fs.du("versions/1", total=False)
     assert sizes["versions/1/columns/id.arrow"] == len(fs.cat("versions/1/columns/id.arrow"))
     assert fs.du("versions/1") == sum(sizes.values())

@@ -79,7 +79,7 @@ def test_a_directory_that_is_opened_names_the_file_with_its_rows(
         pd.read_feather(f"lance://{shared_table}")
 
 
-def test_no_table(tmp_path: Path, lake: Path) -> None:
+def test_an_error_says_why_there_is_no_table(tmp_path: Path, lake: Path) -> None:
     cases = {
         f"{tmp_path}/nope.lance": "there is no such directory, or it is empty",
         f"{lake}/notes": "there is no such directory, or it is empty",
@@ -104,7 +104,7 @@ def test_pandas_shows_the_message(shared_table: str) -> None:
         pd.read_feather(f"lance://{shared_table}/versions/99.arrow")
 
 
-def test_a_damaged_data_file(table: str) -> None:
+def test_a_damaged_data_file_is_named(table: str) -> None:
     data = sorted(Path(table).glob("data/*.lance"))
     for path in data:
         path.write_bytes(path.read_bytes()[:100])
@@ -118,7 +118,7 @@ def test_a_damaged_data_file(table: str) -> None:
     assert fs.cat("latest/schema.json")
 
 
-def test_a_missing_data_file(table: str) -> None:
+def test_a_missing_data_file_is_named(table: str) -> None:
     for path in Path(table).glob("data/*.lance"):
         path.unlink()
     fs = LanceFileSystem(fo=table)
@@ -139,7 +139,7 @@ def test_a_stream_that_fails_fails_again(tmp_path: Path) -> None:
                 file.read()
 
 
-def test_a_damaged_manifest(table: str) -> None:
+def test_a_damaged_manifest_is_named_and_other_versions_are_read(table: str) -> None:
     newest = min(Path(table).glob("_versions/*.manifest"))
     newest.write_bytes(newest.read_bytes()[:-20])
     fs = LanceFileSystem(fo=table)

@@ -98,7 +98,7 @@ def test_the_transaction_document_describes_what_made_a_version(fs: LanceFileSys
     assert json.loads(fs.cat("latest/indices.json")) == []
 
 
-def test_a_document_of_indices(table: str) -> None:
+def test_a_document_lists_the_indices(table: str) -> None:
     lance.dataset(table).create_scalar_index("id", "BTREE")
     lance.write_dataset(rows(1100, 1105), table, mode="append")
     (index,) = json.loads(LanceFileSystem(fo=table).cat("latest/indices.json"))

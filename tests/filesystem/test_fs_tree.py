@@ -25,7 +25,7 @@ def names(fs: LanceFileSystem, path: str) -> list[str]:
     return [name.removeprefix(path).lstrip("/") for name in fs.ls(path, detail=False)]
 
 
-def test_the_tree(fs: LanceFileSystem) -> None:
+def test_the_tree_lists_versions_tags_and_branches(fs: LanceFileSystem) -> None:
     assert names(fs, "") == [*OF_BRANCH, "tags", "branches"]
     ends = (".arrow", ".arrows", "")
     assert names(fs, "versions") == [version + end for version in "123" for end in ends]
@@ -133,7 +133,7 @@ def test_walking_finds_files_that_can_all_be_read(fs: LanceFileSystem) -> None:
     ]
 
 
-def test_globbing(fs: LanceFileSystem) -> None:
+def test_patterns_find_files_of_the_tree(fs: LanceFileSystem) -> None:
     assert fs.glob("versions/*.arrow") == [f"versions/{n}.arrow" for n in (1, 2, 3)]
     assert fs.glob("branches/**/latest.arrow") == [
         "branches/exp/latest.arrow",
@@ -176,7 +176,7 @@ def test_different_dictionaries_of_fragments_are_unified(tmp_path: Path) -> None
         assert rows_read["d"].to_pylist() == ["a", "b", "a", "c", None, "a"]
 
 
-def test_odd_names_of_columns() -> None:
+def test_columns_of_any_name_are_files() -> None:
     case = corpus_case("feat_odd_names-f2.1-w14.0.2")
     fs = LanceFileSystem(fo=case.table())
     listed = fs.ls("latest/columns", detail=False)

@@ -18,7 +18,7 @@ FILTERS = [
 
 
 @pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "ZONEMAP"])
-def test_they_are_found(tmp_path: Path, kind: str) -> None:
+def test_bytes_of_fixed_width_are_found(tmp_path: Path, kind: str) -> None:
     rows = pa.table({"key": pa.array(KEYS, pa.binary(2)), "row": range(50)})
     lance.write_dataset(rows, tmp_path / "t.lance", max_rows_per_file=20)
     lance.dataset(tmp_path / "t.lance").create_scalar_index("key", kind)
@@ -30,7 +30,7 @@ def test_they_are_found(tmp_path: Path, kind: str) -> None:
     assert "key_idx" in dataset.scanner(filter=FILTERS[0]).explain()
 
 
-def test_items_are_found(tmp_path: Path) -> None:
+def test_items_of_fixed_width_bytes_are_found(tmp_path: Path) -> None:
     lists = [[key, b"zz"] if number % 3 else None for number, key in enumerate(KEYS)]
     rows = pa.table({"keys": pa.array(lists, pa.list_(pa.binary(2))), "row": range(50)})
     lance.write_dataset(rows, tmp_path / "t.lance")

@@ -182,7 +182,7 @@ def test_distances_depend_on_the_length_of_words_where_none_is_given(tmp_path: P
     assert ids(path, MatchQuery("BANANA", fuzziness=2)) == []
 
 
-def test_several_columns(tmp_path: Path) -> None:
+def test_words_like_a_word_are_found_in_several_columns(tmp_path: Path) -> None:
     both = table(["apple", "pear", "aple"]).append_column("u", pa.array(["x", "aple", "y"]))
     path = write(tmp_path / "t.lance", both, **WORDS)
     index(path, "u", **WORDS)

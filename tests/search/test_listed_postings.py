@@ -75,7 +75,7 @@ def test_phrases_are_found_by_places(table: str) -> None:
     assert set(found["id"].to_pylist()) == having
 
 
-def test_a_table_of_the_corpus() -> None:
+def test_the_index_of_an_old_release_finds_what_pylance_does() -> None:
     table = corpus_case("hist_legacy-fts-index-w0.27.0").table()
     text = lance.dataset(table).to_table()["text"][0].as_py()
     expected = lance.dataset(table).to_table(full_text_query=text, with_row_id=True)
@@ -239,7 +239,9 @@ def read_all(made: ListedIndex, folder: Path) -> None:
     ],
     ids=str,
 )
-def test_damage_is_told(tmp_path: Path, column: str, values: object, message: str) -> None:
+def test_damaged_columns_are_refused_with_the_reason(
+    tmp_path: Path, column: str, values: object, message: str
+) -> None:
     made = listed_index(DOCUMENTS)
     changed(made, column, values)
     with pytest.raises(CorruptFile, match=message):

@@ -35,7 +35,7 @@ def test_fsspec_lists_the_tree(served: Served) -> None:
     assert fs.glob(f"{top}versions/*.arrow") == [f"{top}versions/{one}.arrow" for one in (1, 2)]
 
 
-def test_pandas(served: Served) -> None:
+def test_pandas_reads_a_column_of_a_tag(served: Served) -> None:
     frame = pd.read_feather(f"{served.url}{TABLE}/tags/clean.arrow", columns=["id"])
     assert frame["id"].tolist() == list(range(290))
 
@@ -47,7 +47,7 @@ def test_pyarrow_reads_versions_as_a_dataset(served: Served) -> None:
     assert both.count_rows() == 590
 
 
-def test_curl(served: Served, tmp_path: Path) -> None:
+def test_curl_downloads_a_file_in_parts(served: Served, tmp_path: Path) -> None:
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
     copy = tmp_path / "copy.arrow"
@@ -61,7 +61,7 @@ def test_curl(served: Served, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_node(served: Served, tmp_path: Path) -> None:
+def test_node_reads_a_table(served: Served, tmp_path: Path) -> None:
     if shutil.which("npm") is None or shutil.which("node") is None:
         pytest.skip("npm and node are not installed")
     command = ["npm", "install", "--silent", "--no-audit", "--no-fund", "apache-arrow"]

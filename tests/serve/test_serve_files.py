@@ -71,7 +71,9 @@ def test_a_stream_has_no_length_and_no_ranges(served: Served) -> None:
         ("bytes=-99999999", 0, None),
     ],
 )
-def test_a_range(served: Served, data: bytes, asked: str, start: int, end: int | None) -> None:
+def test_a_range_is_answered_with_its_bytes(
+    served: Served, data: bytes, asked: str, start: int, end: int | None
+) -> None:
     answer = served.ask(FILE, Range=asked)
     first, last, _ = slice(start, end).indices(len(data))
     assert answer.status == 206

@@ -78,7 +78,7 @@ def test_the_token_opens(locked: Served, shown: str) -> None:
         "Bearer \xff",
     ],
 )
-def test_anything_else_does_not(locked: Served, shown: str) -> None:
+def test_anything_but_the_token_is_refused(locked: Served, shown: str) -> None:
     assert locked.ask("/t.lance/latest.arrow", Authorization=shown).status == 401
 
 

@@ -55,7 +55,7 @@ def test_no_page_hides_a_name_of_the_tree() -> None:
     assert not TablePages.names & set(Root.NAMES)
 
 
-def test_the_tables(served: Served, tmp_path: Path) -> None:
+def test_the_first_page_lists_the_tables(served: Served, tmp_path: Path) -> None:
     text = served.ask("/").text
     assert "1 table, read-only" in text
     assert "<td class=n>2</td><td class=n>290</td>" in text
@@ -70,7 +70,7 @@ def test_the_tables(served: Served, tmp_path: Path) -> None:
         assert server.ask("/gone.lance/rows").status == 404
 
 
-def test_the_versions(served: Served) -> None:
+def test_a_page_lists_the_versions(served: Served) -> None:
     text = served.ask(f"{TABLE}/log").text
     assert "2 versions" in text
     assert '<span class="bad">−10</span>' in text
@@ -80,7 +80,7 @@ def test_the_versions(served: Served) -> None:
     assert "version exp:" in branch
 
 
-def test_the_rows_page_by_page(served: Served) -> None:
+def test_rows_are_shown_page_by_page(served: Served) -> None:
     first = served.ask(f"{TABLE}/rows?ref=1")
     assert "rows 0 to 49 of 300" in first.text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in first.text
@@ -99,12 +99,12 @@ def test_a_version_stays_the_same_from_page_to_page(served: Served) -> None:
     assert all("ref=2" in one for one in found)
 
 
-def test_the_columns(served: Served) -> None:
+def test_a_page_lists_the_columns(served: Served) -> None:
     text = served.ask(f"{TABLE}/schema").text
     assert "<td>a/b, &lt;i&gt;</td><td>double</td>" in text
 
 
-def test_the_values_of_a_column(served: Served) -> None:
+def test_a_page_profiles_a_column(served: Served) -> None:
     text = served.ask(f"{TABLE}/describe?ref=1&column=id").text
     assert "300 rows were read" in text
     assert "Assam" not in text
@@ -113,7 +113,7 @@ def test_the_values_of_a_column(served: Served) -> None:
     assert "id" in answer.text
 
 
-def test_the_difference_of_two_versions(served: Served) -> None:
+def test_a_page_compares_two_versions(served: Served) -> None:
     text = served.ask(f"{TABLE}/diff?old=1&new=2").text
     assert "<li>10 rows deleted</li>" in text
     assert "<li>the same schema</li>" in text
@@ -158,7 +158,7 @@ def test_a_table_without_rows_has_all_pages(tmp_path: Path) -> None:
             assert server.ask(f"/t.lance/{page}").status == 200, page
 
 
-def test_the_rows_that_a_filter_keeps(served: Served) -> None:
+def test_a_page_shows_the_rows_that_a_filter_keeps(served: Served) -> None:
     where = "id >= 100 and tea = 'Assam'"
     path = f"{TABLE}/rows?{urlencode({'ref': 1, 'where': where})}"
     text = served.ask(path).text
@@ -196,7 +196,7 @@ def test_a_filter_or_key_that_makes_no_sense(
     assert str(teas.parent) not in answer.text
 
 
-def test_the_difference_of_two_versions_by_a_key(tmp_path: Path) -> None:
+def test_a_page_compares_two_versions_by_a_key(tmp_path: Path) -> None:
     path = tmp_path / "t.lance"
     rows = pa.table({"id": range(200), "tea": ["<b>Assam</b>"] * 200, "a,b": [1] * 200})
     lance.write_dataset(rows, path)

@@ -36,7 +36,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @needs_install
-def test_its_python_runs(here: Path) -> None:
+def test_the_python_of_the_document_runs(here: Path) -> None:
     assert len(PYTHON) >= 4
     run_python(f"import os; os.chdir({str(here)!r})\n" + "\n".join(PYTHON))
 
@@ -64,7 +64,7 @@ def test_ibis_names_paths_where_replacements_are_on(here: Path) -> None:
     assert con.table("orders").count().execute() == ORDERS_ROWS[1]
 
 
-def test_its_sql_runs(con: Any, here: Path) -> None:
+def test_the_sql_of_the_document_runs(con: Any, here: Path) -> None:
     text = "".join(SQL).replace("file://", f"file://{here}/")
     statements = con.extract_statements(text)
     assert len(statements) >= 15

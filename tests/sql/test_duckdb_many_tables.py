@@ -316,7 +316,7 @@ def test_patterns_work_behind_caches(con: Any, remote: str, cache: str) -> None:
     assert con.sql(f"SELECT sum(id) FROM '{where}/b.lance'").fetchall() == [(7,)]
 
 
-def test_without_a_connection(unchanged: Path) -> None:
+def test_a_pattern_is_read_without_a_connection(unchanged: Path) -> None:
     assert lancefs.sql(f"SELECT sum(id) FROM '{unchanged}/*.lance'").fetchall() == [(10,)]
 
 

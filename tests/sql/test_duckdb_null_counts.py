@@ -290,7 +290,9 @@ LONG = [
 
 @EACH_INTERFACE
 @pytest.mark.parametrize("query", LONG)
-def test_long_tables(con: Any, long: tuple[Path, pa.Table], native_long: Any, query: str) -> None:
+def test_counts_of_long_tables_are_those_of_duckdbs_own_table(
+    con: Any, long: tuple[Path, pa.Table], native_long: Any, query: str
+) -> None:
     assert_same_rows(con, native_long, long[0], query)
 
 

@@ -45,7 +45,7 @@ def test_arrow_and_duckdb_read_nulls(rows: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page_rows", [1, 3, 1000])
-def test_rows_in_several_groups(
+def test_a_file_of_nulls_has_the_rows_of_all_of_its_groups(
     page_rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(row_count_files, "_MAX_ROWS", page_rows)

@@ -98,7 +98,9 @@ FIRST_BY_TEXTS = [
 
 @needs_install
 @pytest.mark.parametrize("query", FIRST_BY_TEXTS)
-def test_first_rows_by_texts(native: Any, table: Path, read: list[list[str]], query: str) -> None:
+def test_first_rows_by_texts_are_those_of_all_rows(
+    native: Any, table: Path, read: list[list[str]], query: str
+) -> None:
     assert_same_rows(connect("install"), native, table, query)
     assert_two_phases(read, query)
 

@@ -83,7 +83,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("query", "columns"), PROVED)
-def test_less_is_read(
+def test_a_wrapped_connection_reads_the_columns_that_a_query_needs(
     native: Any, table: Path, reads: list[dict[str, Any]], query: str, columns: list[list[str]]
 ) -> None:
     con = connect("wrap")

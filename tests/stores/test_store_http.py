@@ -23,7 +23,7 @@ from lancefs.storage import retries
 from lancefs.storage import web as web_stores
 
 
-def test_a_server_that_lists(home: Path, expected: pa.Table) -> None:
+def test_a_table_on_a_server_that_lists_is_read(home: Path, expected: pa.Table) -> None:
     with web_server(WebServer(home)) as url:
         assert_same_table(lancefs.open(f"{url}/t.lance").to_table(), expected)
         frame = pd.read_feather(f"lance://latest.arrow::{url}/t.lance", columns=["n3"])

@@ -99,7 +99,7 @@ def test_a_class_that_another_thread_imports_has_no_instances(
     assert not filesystems.is_directory(fsspec.filesystem("memory"))
 
 
-def test_memory(home: Path, expected: pa.Table) -> None:
+def test_a_table_in_memory_is_read(home: Path, expected: pa.Table) -> None:
     memory = fsspec.filesystem("memory")
     memory.put(str(home / "t.lance"), "/stores/t.lance", recursive=True)
     try:
@@ -110,7 +110,7 @@ def test_memory(home: Path, expected: pa.Table) -> None:
         memory.rm("/stores", recursive=True)
 
 
-def test_an_archive(archive: str, expected: pa.Table) -> None:
+def test_a_table_in_an_archive_is_read(archive: str, expected: pa.Table) -> None:
     url = f"zip://t.lance::file://{archive}"
     assert_same_table(lancefs.open(url).to_table(), expected)
     fs = LanceFileSystem(fo="t.lance", fs=fsspec.filesystem("zip", fo=archive))
@@ -276,7 +276,9 @@ def test_a_clone_on_a_machine_is_kept_in_its_folder_however_it_is_reached(
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_a_directory_of_a_store(kind: str, home: Path, expected: pa.Table) -> None:
+def test_a_table_in_a_directory_of_a_store_is_read(
+    kind: str, home: Path, expected: pa.Table
+) -> None:
     inner = fsspec.filesystem("file") if kind == "sync" else SlowFileSystem(0.0)
     fs = LanceFileSystem(fo="t.lance", fs=DirFileSystem(path=str(home), fs=inner))
     assert_same_table(pa.ipc.open_file(fs.cat("latest.arrow")).read_all(), expected)

@@ -94,7 +94,7 @@ def test_a_fragment_without_a_deletion_file_has_nothing_deleted(table: Table) ->
 
 
 @BOTH
-def test_a_deletion_file_that_is_gone(table: Table, kind: DeletionKind) -> None:
+def test_a_deletion_file_that_is_gone_is_named(table: Table, kind: DeletionKind) -> None:
     deletion = DeletionFile(kind, 4, 78, None, None)
     with pytest.raises(MissingFile, match=rf"5-4-78\.{kind}"):
         read_deletions(table.files, Fragment(5, (), deletion, 1000))

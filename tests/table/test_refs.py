@@ -74,7 +74,7 @@ GRAMMAR = {
 
 
 @pytest.mark.parametrize(("text", "expected"), GRAMMAR.items(), ids=lambda value: repr(str(value)))
-def test_the_grammar(text: str, expected: Ref) -> None:
+def test_refs_are_parsed_and_written_by_the_grammar(text: str, expected: Ref) -> None:
     assert parse_ref(text) == expected
     assert make_ref(ref=text) == expected
     assert parse_ref(str(expected)) == expected

@@ -58,12 +58,12 @@ def test_pyarrow_reads_a_dataset_of_views(wide: str, expected: pa.Table) -> None
     assert_same_table(found, expected.select(["n01", "text"]))
 
 
-def test_pandas(wide: str, expected: pa.Table) -> None:
+def test_pandas_reads_columns_of_a_view(wide: str, expected: pa.Table) -> None:
     frame = pd.read_feather(f"lance://{PATH}::file://{wide}", columns=["holes", "text"])
     pd.testing.assert_frame_equal(frame, expected.select(["holes", "text"]).to_pandas())
 
 
-def test_polars(wide: str, copy: Path, expected: pa.Table) -> None:
+def test_polars_reads_a_view(wide: str, copy: Path, expected: pa.Table) -> None:
     frame = pl.from_arrow(expected)
     assert isinstance(frame, pl.DataFrame)
     with LanceFileSystem(fo=wide).open(PATH) as file:
@@ -71,7 +71,7 @@ def test_polars(wide: str, copy: Path, expected: pa.Table) -> None:
     assert pl.scan_ipc(copy).select("text", "list").collect().equals(frame.select("text", "list"))
 
 
-def test_duckdb(copy: Path, expected: pa.Table) -> None:
+def test_duckdb_reads_a_copy_of_a_view(copy: Path, expected: pa.Table) -> None:
     shown = pads.dataset([str(copy)], format="ipc")
     got = duckdb.sql("SELECT count(*), count(holes), sum(length(text)) FROM shown").fetchall()
     lengths = [len(one) for one in expected["text"].to_pylist() if one is not None]
@@ -81,7 +81,9 @@ def test_duckdb(copy: Path, expected: pa.Table) -> None:
 
 
 @pytest.mark.parametrize("cache", ["filecache", "simplecache"])
-def test_caches_above(cache: str, wide: str, tmp_path: Path, expected: pa.Table) -> None:
+def test_views_are_read_through_caches_of_fsspec(
+    cache: str, wide: str, tmp_path: Path, expected: pa.Table
+) -> None:
     url = f"{cache}::lance://{PATH}::file://{wide}"
     options: dict[str, Any] = {cache: {"cache_storage": str(tmp_path / "kept")}}
     for _ in range(2):
@@ -104,7 +106,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_node(node: Path, copy: Path, expected: pa.Table) -> None:
+def test_node_reads_a_copy_of_a_view(node: Path, copy: Path, expected: pa.Table) -> None:
     program = """
 const { tableFromIPC } = require('apache-arrow');
 const table = tableFromIPC(require('fs').readFileSync(process.argv[1]));
