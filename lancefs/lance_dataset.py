@@ -474,11 +474,8 @@ class LanceDataset(OtherNames, ReadingMethods, SearchMethods, VersionMethods, Gu
             ValueError: The version has no fragment of this id.
         """
         check_number("fragment_id", fragment_id)
-        fragments = self._version.manifest.fragments
-        position = fragments.positions.get(fragment_id)
-        if position is None:
-            raise ValueError(f"{self._version.name} has no fragment {fragment_id}")
-        return LanceFragment(self, fragments[position])
+        position = self._version.position_of(fragment_id)
+        return LanceFragment(self, self._version.manifest.fragments[position])
 
     def filter(self, expression: Filter) -> LanceDataset:
         """Return a dataset of those rows for which a filter is true; nothing is read yet.

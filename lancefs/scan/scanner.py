@@ -426,12 +426,8 @@ class LanceScanner(OtherNames):
         """
         if isinstance(fragments, Fragment) or not isinstance(fragments, Iterable):
             raise TypeError(f"fragments is {fragments!r}; a list was expected: [{fragments!r}]")
-        ids = [_fragment_id(fragment) for fragment in fragments]
-        positions, readers = self._version.positions, self._version.readers
-        unknown = [number for number in ids if number not in positions]
-        if unknown:
-            raise ValueError(f"{self._version.name} has no fragment {unknown[0]}")
-        return [readers[positions[number]] for number in ids]
+        version, ids = self._version, [_fragment_id(fragment) for fragment in fragments]
+        return [version.readers[version.position_of(number)] for number in ids]
 
     def _add_row_metadata(
         self, columns: Columns | None, row_id: bool, row_address: bool

@@ -16,6 +16,7 @@ from lancefs.datafile.fields import Field
 from lancefs.errors import ColumnNotFound, CorruptFile, locating
 from lancefs.forks import cached_property
 from lancefs.masking import mask_secrets
+from lancefs.printable import plural
 from lancefs.storage import Store
 from lancefs.table.base_paths import BaseRules, TableFiles, confine
 from lancefs.table.flags import ReaderFlags
@@ -150,6 +151,20 @@ class OpenVersion:
     def positions(self) -> Mapping[int, int]:
         """The position of each fragment in scan order, by fragment id."""
         return self.manifest.fragments.positions
+
+    def position_of(self, fragment_id: int) -> int:
+        """Return the position of a fragment in scan order.
+
+        Raises:
+            ValueError: The version has no fragment of this id.
+        """
+        position = self.positions.get(fragment_id)
+        if position is None:
+            ids = self.manifest.fragments.ids
+            own = f"it has {plural(len(ids), 'fragment')}"
+            own += f", of the ids {ids.min()} to {ids.max()}" if len(ids) else ""
+            raise ValueError(f"{self.name} has no fragment {fragment_id}; {own}")
+        return position
 
     @cached_property
     def named_fields(self) -> Mapping[str, Field]:
