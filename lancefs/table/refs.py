@@ -396,7 +396,11 @@ def _is_name(name: str, grammar: re.Pattern[str]) -> bool:
 
 def _checked(name: str, grammar: re.Pattern[str], kind: str) -> str:
     if not _is_name(name, grammar):
-        raise ValueError(f"{name!r} cannot be the name of a {kind}")
+        parts = "" if grammar is _TAG else ", in parts with '/' between them"
+        raise ValueError(
+            f"{name!r} cannot be the name of a {kind}; letters, digits, '_', '-' and single dots "
+            f"were expected{parts}"
+        )
     return name
 
 

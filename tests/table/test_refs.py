@@ -102,6 +102,13 @@ def test_a_text_that_is_no_ref_is_answered_with_the_grammar(text: str, hint: str
         parse_ref(text)
 
 
+def test_a_name_that_cannot_be_is_answered_with_the_letters_of_names() -> None:
+    with pytest.raises(ValueError, match="a tag; letters, digits, '_', '-' and single dots"):
+        make_ref(tag="a/b")
+    with pytest.raises(ValueError, match=r"a branch; .*, in parts with '/' between them"):
+        make_ref(branch="a//b")
+
+
 @given(st.text())
 def test_any_text_is_a_ref_or_a_value_error(text: str) -> None:
     try:
