@@ -39,7 +39,7 @@ class StatementTable(NamedTuple):
 
     name: str
     alias: str
-    lake: LakeTable | None = None
+    lake: LakeTable | None
 
 
 class TableUses:

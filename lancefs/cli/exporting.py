@@ -14,7 +14,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import IO, Any
 
 import pyarrow as pa
@@ -55,8 +55,8 @@ class Export:
     filter: str | None
     store: Store
     form: str
-    selection: Mapping[str, Any] = field(default_factory=dict)
-    use_index: bool = True
+    selection: Mapping[str, Any]
+    use_index: bool
 
     def scanner(self, fragments: Sequence[int] | None = None) -> LanceScanner:
         """Return what reads the rows, of all fragments or of those with some ids."""

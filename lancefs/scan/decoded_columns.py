@@ -64,7 +64,6 @@ def read_columns(
         ]
     columns = {field.id: array for field, array in zip(read, arrays, strict=True)}
     for field in computed:
-        assert request.index is not None
         metadata = request.index.metadata
         parts = [metadata.read(field, *part) for part in fragment.parts(ranges)]
         columns[field.id] = join_arrays(parts, field.storage_type)

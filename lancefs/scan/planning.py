@@ -269,11 +269,9 @@ class ScanPlan:
 
     def _named_rows(self, condition: Condition) -> Mapping[int, Sequence[RowRange]] | None:
         """Return the ranges of the rows whose ids or addresses a filter names; None for all."""
-        request = self._request
-        if request.index is None:
-            return None
         from lancefs.scan import expressions
 
+        request = self._request
         filter_ids = {field.id for field in request.filter_fields}
         for row_field, find in (
             (ROW_ID, request.index.ranges_of_ids),

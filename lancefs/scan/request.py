@@ -11,8 +11,8 @@ import pyarrow as pa
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.forks import cached_property
 from lancefs.scan.batch_schema import schema_of
-from lancefs.scan.output_forms import AS_VALUES, OutputForms
-from lancefs.scan.settings import BATCH_ROWS, ScanSettings, default_settings
+from lancefs.scan.output_forms import OutputForms
+from lancefs.scan.settings import ScanSettings
 from lancefs.scan.stats import ScanStats
 from lancefs.table.fragment_reader import FragmentReader
 
@@ -34,28 +34,28 @@ class ScanRequest:
         batch_rows: At most this many rows a batch.
         limit: At most this many rows in all; None for no limit.
         offset: Rows to pass over first, among those that pass the filter.
-        index: Finds row ids and addresses; without it there are no columns of row metadata.
+        index: Finds row ids and addresses, and computes row metadata.
         index_use: Asks the indices of the table for the rows of the filter; None to ask none.
         blobs: Whether blob columns show where their bytes are, or the bytes.
-        is_collected: Whether the consumer keeps all batches; they are as long as is quickest then.
         forms: Which columns come in another form than their values.
         settings: What the scan is tuned by.
+        is_collected: Whether the consumer keeps all batches; they are as long as is quickest then.
         stats: Counts what the scan does.
     """
 
     fragments: Sequence[FragmentReader]
     fields: tuple[Field, ...]
-    filter: Condition | None = None
-    filter_fields: tuple[Field, ...] = ()
-    batch_rows: int = BATCH_ROWS
-    limit: int | None = None
-    offset: int = 0
-    index: RowIndex | None = None
-    index_use: IndexUse | None = None
-    blobs: Blobs = "descriptors"
+    filter: Condition | None
+    filter_fields: tuple[Field, ...]
+    batch_rows: int
+    limit: int | None
+    offset: int
+    index: RowIndex
+    index_use: IndexUse | None
+    blobs: Blobs
+    forms: OutputForms
+    settings: ScanSettings
     is_collected: bool = False
-    forms: OutputForms = AS_VALUES
-    settings: ScanSettings = field(default_factory=default_settings)
     stats: ScanStats = field(default_factory=ScanStats, compare=False)
 
     @property

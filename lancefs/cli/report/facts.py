@@ -66,7 +66,7 @@ class Facts:
     usage: Usage
     indices: Sequence[IndexFacts]
     schema: Sequence[dict[str, Any]]
-    profile: TableProfile | None = None
+    profile: TableProfile | None
 
     @property
     def rows(self) -> int:

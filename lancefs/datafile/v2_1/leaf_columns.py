@@ -138,7 +138,7 @@ class FetchedRows(NamedTuple):
     url: str
     rows: int
     leaves: Sequence[FetchedLeaf]
-    refusal: Refusal | None = None
+    refusal: Refusal | None
 
 
 class _JointDecode:

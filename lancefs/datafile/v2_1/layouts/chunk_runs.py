@@ -62,7 +62,7 @@ class ChunkRun(NamedTuple):
     items: int
     rows: int
     wanted: Sequence[RowRange]
-    dictionary: Bytes | PageDictionaries | None = None
+    dictionary: Bytes | PageDictionaries | None
     continues: bool = False
 
     @property
