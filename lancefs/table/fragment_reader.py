@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import children_of, nulls, with_children
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import expanding, reserve
 from lancefs.datafile.data_file import FieldReader, mapped_fields
@@ -30,6 +29,7 @@ from lancefs.forks import Lock
 from lancefs.storage import File, run
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.deletions import read_deletions
+from lancefs.table.field_parts import PrunedArray, merge_parts
 from lancefs.table.fragment_messages import ADDRESS_LIMIT
 from lancefs.table.fragments import DataFile, Fragment
 from lancefs.table.known_files import COLUMN_BYTES, READER_BYTES, READERS, open_known
@@ -49,8 +49,6 @@ TINY_BYTES = 512 * 1024
 
 # A data file, the part of a field that it holds, and ranges of rows to read.
 _Request: TypeAlias = tuple[DataFile, Field, Sequence[RowRange]]
-# A field, pruned to the parts that a data file holds, and its values.
-PrunedArray: TypeAlias = tuple[Field, pa.Array]
 
 
 class ReaderCache(dict[int, "FragmentReader"]):
@@ -556,33 +554,3 @@ def _as_bytes(fields: Sequence[Field]) -> list[Field]:
     from lancefs.table.blobs import as_bytes
 
     return [as_bytes(field) for field in fields]
-
-
-def merge_parts(field: Field, parts: Sequence[PrunedArray], rows: int) -> pa.Array:
-    """Merge the parts of a field that data files hold.
-
-    Args:
-        field: The field.
-        parts: The part of each file, all of the same rows.
-        rows: Number of rows.
-
-    Returns:
-        An array of the field's storage type; parts that no file holds are null.
-    """
-    if not parts:
-        return nulls(rows, field.storage_type)
-    if field.is_leaf or (len(parts) == 1 and parts[0][0] == field):
-        return parts[0][1]  # if two files hold a field, Lance reads the first
-    by_id = [
-        {
-            child.id: (child, values)
-            for child, values in zip(part.children, children_of(array), strict=True)
-        }
-        for part, array in parts
-    ]
-    length = len(next(iter(by_id[0].values()))[1])  # rows of a struct, items of lists
-    children = [
-        merge_parts(child, [part[child.id] for part in by_id if child.id in part], length)
-        for child in field.children
-    ]
-    return with_children(parts[0][1], field.storage_type, children)

@@ -25,14 +25,13 @@ from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.small_files import SmallRows
 from lancefs.forks import cached_property
 from lancefs.storage import SMALL_FILE
+from lancefs.table.field_parts import PrunedArray, merge_parts
 from lancefs.table.fragment_reader import (
     TINY_BYTES,
     TINY_ROWS,
     FragmentReader,
-    PrunedArray,
     columns_in_groups,
     locate_fields,
-    merge_parts,
     with_members,
 )
 from lancefs.table.fragment_readers import FragmentReaders
