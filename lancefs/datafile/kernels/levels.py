@@ -182,7 +182,7 @@ def _take_page(pieces: Sequence[Bytes], page: Ints, levels: Ints, rows: Ints) ->
     levels[LEVEL_POSITIONS] -= shift
     has_rep = levels[LevelColumn.REP] != Stored.NONE
     top, shown, highest = levels[LevelColumn.TOP : LevelColumn.HIGHEST + 1].tolist()
-    if has_rep != (top > 0) or not top < MAX_MEANINGS > highest >= shown >= 0:
+    if has_rep != (top > 0) or not 0 <= top < MAX_MEANINGS > highest >= shown >= 0:
         raise CorruptFile(f"levels up to {highest}, of lists up to {top}, that are not understood")
     chunks = _chunks_with(data, page, levels, rows)
     rep, definition, values, shown = _wanted_items(data, chunks, page, levels, rows)
