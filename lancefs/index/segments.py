@@ -28,7 +28,7 @@ from lancefs.index.row_sets import (
 from lancefs.printable import get_logger
 from lancefs.table.flags import ReaderFlags
 from lancefs.table.fragments import REPLACED_FIELD, Fragment
-from lancefs.table.indices import Index, IndexFile
+from lancefs.table.indices import Index, IndexFile, segments_by_name
 from lancefs.table.manifest import Manifest
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.row_metadata import OFFSET_BITS
@@ -115,20 +115,20 @@ class Coverage:
 
     def scalar_indices(self, indices: Sequence[Index]) -> Iterator[ColumnIndex]:
         """Yield the indices that filters can be looked up in."""
-        for own in _by_name(indices):
+        for own in segments_by_name(indices).values():
             known = HOLDS_ROW_IDS.get(own[0].type or "")
             if known is not None:
                 yield from self._column_index(own, known)
 
     def vector_indices(self, indices: Sequence[Index]) -> Iterator[ColumnIndex]:
         """Yield the indices over vectors, of any kind."""
-        for own in _by_name(indices):
+        for own in segments_by_name(indices).values():
             if is_over_vectors(own[0]):
                 yield from self._column_index(own, VECTORS_HOLD_ROW_IDS)
 
     def text_indices(self, indices: Sequence[Index]) -> Iterator[ColumnIndex]:
         """Yield the full-text indices whose documents are rows."""
-        for own in _by_name(indices):
+        for own in segments_by_name(indices).values():
             is_of_rows = not own[0].details.get("document_granularity")
             if own[0].type == "Inverted" and is_of_rows:
                 yield from self._column_index(own, TEXTS_HOLD_ROW_IDS)
@@ -438,14 +438,6 @@ def _is_rewritten(fragment: Fragment, lists: Set[int], items: Set[int]) -> bool:
 def is_over_vectors(index: Index) -> bool:
     """Tell whether an index is one over vectors, of any kind."""
     return (index.type or "").partition("_")[0] in ("Vector", "IVF")
-
-
-def _by_name(indices: Sequence[Index]) -> list[list[Index]]:
-    """Return the segments of each index, by its name."""
-    groups: dict[str, list[Index]] = {}
-    for index in indices:
-        groups.setdefault(index.name, []).append(index)
-    return list(groups.values())
 
 
 def _ascending(numbers: UInts) -> UInts:

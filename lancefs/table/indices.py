@@ -203,7 +203,9 @@ def uncovered_rows(indices: Sequence[Index], manifest: Manifest) -> dict[str, in
     moves = [move for index in indices for move in _moves(index)]
     live = _live_rows(manifest.fragments)
     counts: dict[str, int | None] = {}
-    for name, segments in _by_name(indices).items():
+    for name, segments in segments_by_name(indices).items():
+        if all(index.is_system for index in segments):
+            continue
         covered: set[int] = set()
         coverage = [segment.fragment_ids for segment in segments]
         for fragment_ids in coverage:
@@ -243,14 +245,12 @@ def _live_rows(fragments: Fragments) -> _LiveRows:
     return _LiveRows(dict(zip(fragments.ids.tolist(), (rows - deleted).tolist(), strict=True)))
 
 
-def _by_name(indices: Sequence[Index]) -> dict[str, list[Index]]:
-    """Return the segments of each index, by its name, without the format's own indices."""
+def segments_by_name(indices: Sequence[Index]) -> dict[str, list[Index]]:
+    """Return the segments of each index, by its name."""
     segments: dict[str, list[Index]] = {}
     for index in indices:
         segments.setdefault(index.name, []).append(index)
-    return {
-        name: own for name, own in segments.items() if not all(index.is_system for index in own)
-    }
+    return segments
 
 
 def index_table(indices: Sequence[Index], manifest: Manifest) -> pa.Table:

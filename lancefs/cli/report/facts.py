@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lancefs.table.fragments import sum_known
 from lancefs.table.history import Commit, read_history
-from lancefs.table.indices import Index, read_indices, uncovered_rows
+from lancefs.table.indices import Index, read_indices, segments_by_name, uncovered_rows
 from lancefs.table.refs import list_branches
 
 if TYPE_CHECKING:
@@ -110,18 +110,15 @@ def gather(target: Target, profile: TableProfile | None = None) -> Facts:
 
 
 def _index_facts(indices: Sequence[Index], manifest: Manifest) -> list[IndexFacts]:
-    uncovered = uncovered_rows(indices, manifest)
-    facts = []
-    for name in uncovered:
-        segments = [index for index in indices if index.name == name]
-        facts.append(
-            IndexFacts(
-                name=name,
-                kind=segments[0].type or "not known",
-                columns=segments[0].columns,
-                rows=manifest.num_rows,
-                uncovered=uncovered[name],
-                bytes=sum_known(segment.size for segment in segments),
-            )
+    segments = segments_by_name(indices)
+    return [
+        IndexFacts(
+            name=name,
+            kind=segments[name][0].type or "not known",
+            columns=segments[name][0].columns,
+            rows=manifest.num_rows,
+            uncovered=rows,
+            bytes=sum_known(segment.size for segment in segments[name]),
         )
-    return facts
+        for name, rows in uncovered_rows(indices, manifest).items()
+    ]
