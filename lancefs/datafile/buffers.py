@@ -229,8 +229,8 @@ def reserve(size: int, stored: int = 0) -> None:
         budget.left -= excess
 
 
-def spare_memory() -> None:
-    """Make this thread allocate from a pool that returns freed memory early.
+def use_system_allocator() -> None:
+    """Make this thread allocate from the system, which gets freed memory back early.
 
     mimalloc keeps memory that one thread allocated and another one freed: tens of megabytes for
     each thread of a stream, more than the batches of the stream. The system's allocator reuses the

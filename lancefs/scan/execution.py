@@ -319,7 +319,7 @@ class Scan:
         """Decode morsels in threads where that pays."""
         request = self._request
         begins_here = not (request.settings.starts_in_threads or request.is_remote_bulk)
-        return decode_ahead(morsels, reader, pace, begins_here, self._spares_memory())
+        return decode_ahead(morsels, reader, pace, begins_here, self._uses_system_allocator())
 
     def _take_positions(self, positions: Ints) -> Iterator[pa.RecordBatch]:
         """Decode rows by their positions among the live rows of the scan."""
@@ -383,8 +383,8 @@ class Scan:
                     yield batch.slice(done, length)
                 done += length
 
-    def _spares_memory(self) -> bool:
-        """Tell whether threads allocate memory that is given back at once; see `spare_memory`."""
+    def _uses_system_allocator(self) -> bool:
+        """Tell whether decoding threads allocate from the system; see `use_system_allocator`."""
         request, settings = self._request, self._request.settings
         has_few_columns = len(request.fields) <= settings.reusing_columns
         is_even = request.filter is None or settings.reusing_filtered

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from time import perf_counter
 from typing import TypeVar
 
-from lancefs.datafile.buffers import spare_memory
+from lancefs.datafile.buffers import use_system_allocator
 from lancefs.errors import LanceError
 from lancefs.scan.morsel_reader import MorselReader
 from lancefs.scan.morsels import DecodedMorsel, Morsel
@@ -46,7 +46,7 @@ def decode_ahead(
     reader: MorselReader,
     pace: Pace,
     begins_here: bool,
-    spares_memory: bool,
+    uses_system: bool,
 ) -> Iterator[DecodedMorsel]:
     """Decode morsels in threads, in order, and choose the length of the next ones.
 
@@ -55,13 +55,12 @@ def decode_ahead(
         reader: Decodes them.
         pace: Chooses how many rows the next ones have.
         begins_here: Whether the first ones are decoded in this thread, until threads would pay.
-        spares_memory: Whether threads allocate memory that is given back at once; see
-            `spare_memory`.
+        uses_system: Whether threads allocate from the system; see `use_system_allocator`.
     """
 
     def decode() -> Iterator[DecodedMorsel]:
         left = (yield from _decode_inline(morsels, reader, pace)) if begins_here else morsels
-        yield from _decode_in_threads(left, reader, pace, spares_memory)
+        yield from _decode_in_threads(left, reader, pace, uses_system)
 
     for decoded in decode():
         pace.learn(decoded)
@@ -69,7 +68,7 @@ def decode_ahead(
 
 
 def _decode_in_threads(
-    morsels: Iterator[Morsel], reader: MorselReader, pace: Pace, spares_memory: bool
+    morsels: Iterator[Morsel], reader: MorselReader, pace: Pace, uses_system: bool
 ) -> Iterator[DecodedMorsel]:
     """Decode morsels in threads, in order; closing the generator stops the threads."""
     first = next(morsels, None)
@@ -91,7 +90,8 @@ def _decode_in_threads(
         return sum(morsel.rows for morsel in under_way) > THREADS * pace.rows
 
     left = chain([first], morsels)
-    pool, is_done = Threads(most, "lancefs-scan", spare_memory if spares_memory else None), False
+    begin = use_system_allocator if uses_system else None
+    pool, is_done = Threads(most, "lancefs-scan", begin), False
     try:
         yield from prefetch(
             _cut(left, reader, pace) if is_local else left,

@@ -270,9 +270,9 @@ def _without_forged_numbers(commit: Commit) -> Commit:
     forged = [name for name in _NUMBERS if (getattr(commit, name) or 0) > _MOST]
     if not forged:
         return commit
-    told = [f"{name} is {getattr(commit, name)}, beyond 63 bits: not sound" for name in forged]
+    notes = [f"{name} is {getattr(commit, name)}, beyond 63 bits: not sound" for name in forged]
     nothing: Mapping[str, Any] = dict.fromkeys(forged)
-    return replace(commit, note="; ".join([*filter(None, [commit.note]), *told]), **nothing)
+    return replace(commit, note="; ".join([*filter(None, [commit.note]), *notes]), **nothing)
 
 
 def _row_changes(new: Sequence[Fragment], old: Sequence[Fragment]) -> tuple[int | None, int | None]:
