@@ -49,7 +49,7 @@ from lancefs.spark.table_options import (
     names_table,
     parse_options,
 )
-from lancefs.spark.worker_garbage import spare_modules
+from lancefs.spark.worker_garbage import freeze_modules
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.row_metadata import ROW_METADATA
 
@@ -76,7 +76,7 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
     @brief_about_options
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        spare_modules()
+        freeze_modules()
         # Pinned here, and not when rows are first read: all that is done with one DataFrame
         # concerns one version. Of a table in its catalogue Spark tells only the schema, later.
         self.pinned: Pinned | None = None

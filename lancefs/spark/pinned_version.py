@@ -11,7 +11,7 @@ from lancefs.masking import mask_secrets
 from lancefs.spark.shipping import Shipped, ship
 from lancefs.spark.stores import open_place
 from lancefs.spark.table_options import TableOptions
-from lancefs.spark.worker_garbage import spare_modules
+from lancefs.spark.worker_garbage import freeze_modules
 from lancefs.storage import Store
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.base_paths import confine
@@ -104,5 +104,5 @@ def _text(table: TableOptions) -> str:
 
 
 def _unship(table: tuple[Any, ...], version: tuple[Any, ...]) -> Pinned:
-    spare_modules()
+    freeze_modules()
     return Pinned(TableOptions(*table), *version)

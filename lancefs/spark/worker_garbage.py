@@ -19,8 +19,8 @@ _DAEMON = "pyspark.daemon"
 
 
 @cache
-def spare_modules() -> None:
-    """Have the collections between tasks leave out what the first task imported.
+def freeze_modules() -> None:
+    """Keep what the first task imported out of the collections between tasks.
 
     In a process of Spark's daemon, it waits for the first collection of all objects outside of a
     task: what is left then is no garbage, and is not looked at again (`gc.freeze`). Objects of
