@@ -1,11 +1,11 @@
 """How a process or a connection ends while a query is half-way.
 
-The threads of the query go on to ask for rows. One that asks Python while the interpreter is taken
-down is ended by it, at which C++ aborts the process: so all streams end with an error before. With
-DuckDB before 2.0, a connection that is dropped, not closed, waits for its threads with the
-interpreter locked, for ever: so who opened it closes it, as does the end of the interpreter. The
-same wait is in the midst of `sql(query, params=…)`, and each thread drops its last batch only when
-its task is over: so the last batches of streams are kept, whose memory Python owns.
+The threads of the query go on to ask for rows. If one of them calls Python while the interpreter
+shuts down, Python ends the thread, and C++ aborts the process: so all streams end with an error
+before that. Before DuckDB 2.0, a connection that is dropped and not closed waits for its threads
+with the interpreter locked, forever: so its opener closes it, and so does the end of the
+interpreter. `sql(query, params=…)` waits in the same way, and each thread drops its last batch only
+when its task is over: so the last batches of streams, whose memory Python owns, are kept.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class OwnDatabase:
 
         try:
             self._connection()
-        except duckdb.Error as error:  # who needs the database is told
+        except duckdb.Error as error:  # reported where the database is needed
             _log.debug("a database could not be opened ahead: %s", error)
         finally:
             _opening.remove(threading.current_thread())

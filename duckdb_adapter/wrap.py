@@ -438,7 +438,7 @@ def wrap(
 
     Args:
         connection: Any connection of DuckDB 1.4 or later. It stays open when the wrapper goes
-            away: who opened it closes it.
+            away: its opener closes it.
         storage_options: For fsspec, as `install` takes them.
         base_rules: Which base paths of manifests are followed: `lancefs.BaseRules`, or its fields.
         use_index: Whether filters may be looked up in the indices of tables.

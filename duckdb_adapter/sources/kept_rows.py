@@ -162,7 +162,7 @@ def _read(rows: KeptRows, names: Sequence[str]) -> Mapping[str, pa.Array] | None
     except LanceError:  # the scan says so
         return None
     # The batches may be parts of mapped files. Arrow copies what it joins, also to nothing; into
-    # memory of the system, since a user may set a pool that he drops.
+    # memory of the system, since a user may set a pool and drop it.
     found += [batch.slice(0, 0) for batch in found[:1]]
     pool = pa.system_memory_pool()
     columns = zip(*(batch.columns for batch in found), strict=True)

@@ -297,7 +297,7 @@ class Rows(RowSource):
             return []
         try:
             return self.dataset.opened.with_dictionaries(fields)
-        except LanceError:  # who reads such a column says so; others need not know
+        except LanceError:  # reading such a column reports it; other reads need not
             return []
 
     def for_scan(self, needs_all: bool) -> Self:

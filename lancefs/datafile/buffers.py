@@ -259,7 +259,7 @@ def empty(count: int, dtype: Any, slack: int = 0) -> Array:
 def in_own_memory(array: pa.Array) -> pa.Array:
     """Return a copy of an array that outlives all memory pools of Arrow.
 
-    What is kept for later reads may be decoded while a user of Arrow has set a pool that he drops.
+    What is kept for later reads may be decoded in a pool that a user of Arrow has set, and drops.
 
     Args:
         array: An array without children.

@@ -192,7 +192,7 @@ class Scan:
         fields = [one for one in self._plain_reader.all_fields() if not is_row_metadata(one)]
         try:
             sizes = first.row_sizes(fields)
-        except LanceError:  # who decodes the rows says so, if anyone does
+        except LanceError:  # decoding the rows reports it, if they are decoded
             return 0
         if sizes is None:
             return 0

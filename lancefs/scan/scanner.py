@@ -566,7 +566,7 @@ class LanceScanner(OtherNames):
 
 
 def _check_numbers(**numbers: int | None) -> None:
-    """Check numbers of rows that a caller gives; None where he does not."""
+    """Check the numbers of rows that are given; None is none."""
     for name, value in numbers.items():
         if value is not None:
             check_number(name, value, least=int(name == "batch_size"))

@@ -127,7 +127,7 @@ def _fit_if_known(morsel: Morsel, reader: MorselReader, pace: Pace) -> Morsel:
         return morsel
     try:
         return reader.fit(morsel, pace)
-    except LanceError:  # who decodes the rows says so, after those before them
+    except LanceError:  # decoding the rows reports it, after those before them
         return morsel
 
 

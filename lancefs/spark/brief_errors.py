@@ -1,6 +1,6 @@
 """Errors of lancefs as Spark shows them: Spark prints the whole way that an error came.
 
-Our own frames, and the errors that ours were made of, say nothing to who runs a query.
+Our own frames, and the errors that ours were made of, mean nothing to the user who runs a query.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class LanceDataSource(DataSource):  # type: ignore[misc]  # pyspark may not be t
         self.pinned: Pinned | None = None
         if names_table(options):
             parsed = parse_options(options)
-            # Who writes to a new place is refused; who reads has this error from `schema`.
+            # Writing to a new place is refused later; reading raises this error from `schema`.
             with suppress(NotALanceTable):
                 self.pinned = pin(parsed.table, open_table(parsed.table, parsed.ref))
 

@@ -50,7 +50,7 @@ def among(offsets: Array, data: Bytes, texts: TextSet) -> Mask:
     """
     if offsets[0] < 0 or offsets[-1] > len(data) or (offsets[1:] < offsets[:-1]).any():
         raise CorruptFile("the offsets of strings descend or leave their bytes")
-    import pyarrow.compute as pc  # not needed by whoever only opens tables
+    import pyarrow.compute as pc  # not needed to open tables
 
     found = pc.is_in(_binary(offsets, data), value_set=_binary(texts.offsets, texts.data))
     mask: Mask = np.array(found.cast(pa.uint8())).view(np.bool_)  # which callers change

@@ -24,7 +24,7 @@ def holds(offsets: Array, data: Bytes, part: bytes, any_case: bool = False) -> M
     Raises:
         CorruptFile: The offsets descend or leave the data.
     """
-    import pyarrow.compute as pc  # not needed by whoever only opens tables
+    import pyarrow.compute as pc  # not needed to open tables
 
     if offsets[0] < 0 or offsets[-1] > len(data) or (offsets[1:] < offsets[:-1]).any():
         raise CorruptFile("the offsets of strings descend or leave their bytes")

@@ -263,7 +263,7 @@ def take_chunks(table: Bytes, data: Bytes, page: Ints, rows: Ints) -> TakenRows:
         if np.any(found > 1):
             raise CorruptFile(f"a definition level of {found.max()}; the highest is 1")
         invalid = found != 0
-    if is_skipped:  # whoever read the levels has counted what is looked at here
+    if is_skipped:  # the read of the levels has counted what is looked at here
         return TakenRows(values, invalid, (0, 0))
     places = 1 + int(np.count_nonzero(np.diff(chunks, prepend=-2) > 1))  # neighbours are one
     return TakenRows(values, invalid, (len(table) + int(sizes.sum()), places))

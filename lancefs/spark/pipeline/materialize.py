@@ -346,7 +346,7 @@ def _complete(
 ) -> Materialized:
     now = {part.path for piece in pieces for part in piece.parts}
     old = () if before is None else tuple(path for path in before.paths if path not in now)
-    if before is not None and not old:  # the same files: who reads the version before is safe
+    if before is not None and not old:  # the same files: readers of the version before are safe
         old = before.previous
     return Materialized(
         files=files,

@@ -63,10 +63,10 @@ class Checksum:
         return self.size
 
     def flush(self) -> None:
-        """Do nothing: the file is flushed by who opened it."""
+        """Do nothing: its opener flushes the file."""
 
     def close(self) -> None:
-        """Do nothing more: the file is closed by who opened it."""
+        """Do nothing more: its opener closes the file."""
         self.closed = True
 
     def text(self) -> str:
