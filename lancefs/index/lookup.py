@@ -397,8 +397,25 @@ class _Query:
 
     def _rows_of_test(self, test: ColumnTest) -> _NamedRows | None:
         plan = self._plan(test)
-        if plan is None:
+        found = None if plan is None else self._read_segments(plan, test)
+        if plan is None or not found:
             return None
+        rows = join([each for _, each in found])
+        read = sum(len(pages) for _, _, pages in plan.segments)
+        self.notes.append(
+            f"index {plan.source.name} ({plan.source.kind}): {plural(rows.num_rows, 'row')}, "
+            f"{plural(read, 'page')} read, "
+            f"{len(found)} of {plural(len(plan.source.segments), 'segment')} used"
+        )
+        if not all(opened.is_exact_for(test) for _, opened, _ in plan.segments):
+            return _NamedRows(rows, ())
+        used = tuple(segment for segment, _ in found)
+        return _NamedRows(rows, (IndexClaim(frozenset(rows.covered.tolist()), test, used),))
+
+    def _read_segments(
+        self, plan: Plan, test: ColumnTest
+    ) -> list[tuple[IndexSegment, RowSet]] | None:
+        """Return the rows that each readable segment names; None where a scan is quicker."""
         name, most = plan.source.name, self._indices.most(_PASSED_SHARE, _SMALL_ROWS)
         if plan.rows > max(
             self._indices.max_read_of(opened, test) for _, opened, _ in plan.segments
@@ -407,8 +424,7 @@ class _Query:
                 f"index {name}: not read, about {plan.rows:,} rows are scanned quicker"
             )
             return None
-        sets: list[RowSet] = []
-        used: list[IndexSegment] = []
+        found: list[tuple[IndexSegment, RowSet]] = []
         for segment, opened, pages in plan.segments:
             try:
                 numbers = opened.find(pages, test, most)
@@ -417,27 +433,15 @@ class _Query:
                 if numbers is None:
                     self.notes.append(f"index {name}: more than {most:,} rows are scanned quicker")
                     return None
-                sets.append(self._indices.coverage.rows_of(segment, numbers, opened.entries))
-                used.append(segment)
-                most -= sets[-1].num_rows
+                rows = self._indices.coverage.rows_of(segment, numbers, opened.entries)
             except UnfitTest:  # the scan says so, if such a row is left
                 return None
             except BROKEN as error:
                 self._indices.give_up(segment, error)
-        if not sets:
-            return None
-        found = join(sets)
-        read = sum(len(pages) for _, _, pages in plan.segments)
-        self.notes.append(
-            f"index {name} ({plan.source.kind}): {plural(found.num_rows, 'row')}, "
-            f"{plural(read, 'page')} read, "
-            f"{len(sets)} of {plural(len(plan.source.segments), 'segment')} used"
-        )
-        if not all(opened.is_exact_for(test) for _, opened, _ in plan.segments):
-            return _NamedRows(found, ())
-        return _NamedRows(
-            found, (IndexClaim(frozenset(found.covered.tolist()), test, tuple(used)),)
-        )
+                continue
+            found.append((segment, rows))
+            most -= rows.num_rows
+        return found
 
     def _plan(self, test: ColumnTest) -> Plan | None:
         """Return the plan that reads the fewest rows for a test; None where no index helps."""
