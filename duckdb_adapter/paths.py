@@ -57,7 +57,7 @@ class TableName:
         return "://" not in self.url and "::" not in self.url
 
     def may_be_table(self) -> bool:
-        """Whether it is worth to open the table: a look at the disk where that costs little."""
+        """Whether opening it may succeed; looks at the disk if it is local."""
         if self.is_local:
             return os.path.isdir(os.path.join(os.path.expanduser(self.url), "_versions"))
         return not (self.lacks_suffix and _OTHERS.search(self.url))

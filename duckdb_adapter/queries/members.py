@@ -42,7 +42,7 @@ class UsedColumns(NamedTuple):
 
     @property
     def uses_nothing(self) -> bool:
-        """Whether it uses only how many rows there are."""
+        """Whether it uses nothing but the number of rows."""
         return self.no_values and not (self.members or self.tested)
 
 
@@ -52,7 +52,7 @@ def used_columns(query: TableQuery) -> UsedColumns:
     rest = text.replace(query.name, "").lower()
     tests_nulls = _TESTS.search(text) is not None
     counts_rows = _COUNTS.search(text) is not None and not _has_any(schema.names, rest)
-    if not (tests_nulls or counts_rows or "." in rest):  # which stands before each member
+    if not (tests_nulls or counts_rows or "." in rest):  # a dot stands before each member
         return UsedColumns()
     structs = {fold(name): kind for name, kind in query.structs.items()}
     if not (tests_nulls or counts_rows or _has_any(structs, rest)):

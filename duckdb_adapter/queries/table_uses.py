@@ -64,7 +64,7 @@ class TableUses:
 
     @cached_property
     def columns(self) -> UsedColumns:
-        """What it uses of columns."""
+        """How it uses columns."""
         return used_columns(self.query)
 
     @cached_property

@@ -37,7 +37,7 @@ def unpushed_conditions(query: TableQuery) -> list[pc.Expression]:
 
 
 def _may_have_some(query: TableQuery) -> bool:
-    """Whether it is worth while to parse a statement."""
+    """Whether it is worthwhile to parse a statement."""
     if HAS_PATTERNS.search(query.text) is not None:
         return True
     names = [field.name.lower() for field in query.schema if _is_unpushed(field.type)]

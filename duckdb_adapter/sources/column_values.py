@@ -83,7 +83,7 @@ _ASKED = PerVersion[set[tuple[str, ...]]](lambda _: set())
 
 
 def are_values_cached(rows: Rows) -> bool:
-    """Whether it is worth while to look at the values of columns for the statements that follow."""
+    """Whether it is worthwhile to look at the values of columns for the statements that follow."""
     return rows.dataset.is_local and MIN_ROWS <= (rows.known_count() or 0) <= MAX_ROWS
 
 
@@ -166,7 +166,7 @@ def count_values(dataset: LanceDataset, paths: Sequence[str]) -> CombinationCoun
     """
     known, key = _COUNTS.of(dataset.opened), tuple(paths)
     if key not in known:
-        others = list(known.items())  # which other threads add to
+        others = list(known.items())  # other threads add to them
         wider = (other for columns, other in others if {*paths} <= {*columns})
         found = next(filter(None, wider), None)
         known[key] = _count(dataset, paths) if found is None else found.of(paths)

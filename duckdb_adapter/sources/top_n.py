@@ -55,7 +55,7 @@ class _Found(NamedTuple):
     positions: Ints | None
 
     def tells(self, rows: int) -> bool:
-        """Whether it is known by that where the first rows are, of which there may be others."""
+        """Whether this answers a search for so many first rows."""
         return rows >= self.rows if self.positions is None else rows <= self.rows
 
     @property
@@ -78,7 +78,7 @@ class _Probed:
 
     @cached_property
     def parts_of_first(self) -> dict[bool, list[pa.Array]]:
-        """Those of `parts` which have the first values, for each order."""
+        """The parts that hold the first values, for each order."""
         starts, parts = list(self.parts), list(self.parts.values())
         found: dict[bool, list[pa.Array]] = {}
         for descending, end in self.ends.items():

@@ -281,7 +281,7 @@ class Field:
                 return pa.large_list(below(self._item()))
             if self.logical_type == "map":
                 key, value = self._entry()
-                if key.nullable:  # which pyarrow refuses
+                if key.nullable:  # pyarrow refuses such a map
                     raise CorruptFile("the keys of a map are said to have nulls")
                 return pa.map_(below(key), below(value))
             if self.logical_type.startswith("fixed_size_list:") and self.children:

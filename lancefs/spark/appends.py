@@ -120,7 +120,7 @@ def _other_field(fields: Sequence[Field], found: Sequence[Field]) -> str | None:
 def _without_before(
     store: Store, file: VersionFile, manifest: Manifest, added: list[int], skip_changes: bool
 ) -> list[int]:
-    """The same for a version before which there is none, or none any more."""
+    """Do what `appended` does for a version without one before it, or whose one before is gone."""
     if begins(store, file, manifest):
         return added
     transaction = read_transaction(store, store.file(file.path, file.size), manifest)

@@ -372,7 +372,7 @@ def _has_paths_of(fs: fsspec.AbstractFileSystem) -> bool:
 
 
 def _own(fs: fsspec.AbstractFileSystem) -> set[str]:
-    if _is_of_sshfs(fs):  # which says nothing
+    if _is_of_sshfs(fs):  # it does not name its protocol
         return {"sftp", "ssh"}
     return {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
 

@@ -53,7 +53,7 @@ def among(offsets: Array, data: Bytes, texts: TextSet) -> Mask:
     import pyarrow.compute as pc  # not needed to open tables
 
     found = pc.is_in(_binary(offsets, data), value_set=_binary(texts.offsets, texts.data))
-    mask: Mask = np.array(found.cast(pa.uint8())).view(np.bool_)  # which callers change
+    mask: Mask = np.array(found.cast(pa.uint8())).view(np.bool_)  # a copy: callers change it
     return mask
 
 

@@ -35,7 +35,7 @@ def holds(offsets: Array, data: Bytes, part: bytes, any_case: bool = False) -> M
     buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(data)]
     strings = pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
     found = pc.match_substring(strings, part)
-    mask: Mask = np.array(found.cast(pa.uint8())).view(np.bool_)  # which callers change
+    mask: Mask = np.array(found.cast(pa.uint8())).view(np.bool_)  # a copy: callers change it
     return mask
 
 

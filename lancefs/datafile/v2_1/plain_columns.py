@@ -58,7 +58,7 @@ class PlainColumns:
         self.leaves = [leaf for leaf, _ in (*numbers, *texts)]
         table = PlanTable([plan for _, plan in (*numbers, *texts)])
         self.span: ByteRange = table.span
-        self._pages = table.pages  # which nobody else has
+        self._pages = table.pages  # not shared, so that it may change
         self._pages[:, POSITIONS] -= self.span[0]
         chunks = self._pages[:, PageColumn.CHUNKS : PageColumn.CHUNKS_END + 1]
         stored = int((chunks[:, 1] - chunks[:, 0]).sum())

@@ -105,7 +105,7 @@ class ListedPostings:
 
     @property
     def has_positions(self) -> bool:
-        """Whether it tells where tokens are in documents."""
+        """Whether it has the positions of tokens in documents."""
         return _POSITIONS in self._reader.names
 
     @property

@@ -90,7 +90,7 @@ class PostingsFile(Protocol):
 
     @property
     def has_positions(self) -> bool:
-        """Whether it tells where tokens are in documents."""
+        """Whether it has the positions of tokens in documents."""
         ...
 
     @property
@@ -148,7 +148,7 @@ class TextPartition:
 
     @property
     def has_positions(self) -> bool:
-        """Whether it tells where tokens are in documents."""
+        """Whether it has the positions of tokens in documents."""
         return self._postings.has_positions
 
     def norms(self, average_length: np.float32) -> Scores:
@@ -248,7 +248,7 @@ class BlockPostings:
 
     @property
     def has_positions(self) -> bool:
-        """Whether it tells where tokens are in documents."""
+        """Whether it has the positions of tokens in documents."""
         return PositionsReader.is_in(self._reader)
 
     @property

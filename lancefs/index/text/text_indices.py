@@ -71,7 +71,7 @@ class OpenText:
 
     @property
     def has_positions(self) -> bool:
-        """Whether it tells where tokens are in documents."""
+        """Whether it has the positions of tokens in documents."""
         return all(one.has_positions for one in self.partitions)
 
     @property

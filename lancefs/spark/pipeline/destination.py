@@ -81,12 +81,12 @@ class Piece:
         return f"{PROGRESS}/{self.label}.json"
 
     def to_json(self) -> str:
-        """As a text."""
+        """Return the piece as JSON."""
         return json.dumps(asdict(self))
 
     @staticmethod
     def from_json(said: Mapping[str, Any]) -> Piece:
-        """From what `to_json` wrote, decoded."""
+        """Make a piece of the decoded JSON of `to_json`."""
         fragments = tuple((int(number), str(key)) for number, key in said["fragments"])
         if not fragments:
             raise ValueError("a piece without fragments")
@@ -196,7 +196,7 @@ class Materialized:
         return found if schema == found.schema else reader.schema(schema).parquet(*self.urls)
 
     def to_json(self) -> bytes:
-        """As the bytes of the manifest."""
+        """Return the bytes of the manifest."""
         schema = self.schema.serialize().to_pybytes()
         said = {
             "lancefs": _FORMAT,

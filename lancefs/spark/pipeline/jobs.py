@@ -146,7 +146,7 @@ def _watch(tracker: Any, group: str, shown: _Shown, done: threading.Event) -> No
 
 @contextmanager
 def _watched_remotely(spark: SparkSession, shown: _Shown) -> Iterator[None]:
-    """The same for a job that runs by Spark Connect."""
+    """Watch a job that runs by Spark Connect."""
     tag = f"lancefs-{uuid.uuid4()}"
 
     def watch(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:

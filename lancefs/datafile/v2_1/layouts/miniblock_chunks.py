@@ -80,7 +80,7 @@ class MiniBlock:
 
     @cached_property
     def expansion(self) -> float:
-        """Decoded bytes of texts beyond their stored bytes, as a multiple of these: a guess."""
+        """Decoded bytes of texts beyond their stored bytes, as a multiple of these: an estimate."""
         values = self.layout.value_compression
         match values.WhichOneof("compression"):
             case "fsst":
