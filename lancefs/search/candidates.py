@@ -13,7 +13,7 @@ import numpy as np
 
 from lancefs.datafile.buffers import Mask, UInts
 from lancefs.index.segments import Coverage, IndexSegment
-from lancefs.index.vectors.distances import Vectors
+from lancefs.index.vectors.distances import Floats, Vectors
 from lancefs.index.vectors.partitions import VectorPartitions
 from lancefs.index.vectors.probing import partitions_to_probe
 from lancefs.search.best_rows import BestRows, Ranked, nearest_of
@@ -75,8 +75,8 @@ class OpenVectors:
     def _nearest_of_some(
         self, queries: Vectors, k: int, factor: int, nprobes: int | None, bounds: DistanceRange
     ) -> list[Ranked]:
-        normalized = [self.partitions.normalized(query) for query in queries]
-        nearest = [self.partitions.nearest(query) for query in normalized]
+        normalized = self.partitions.normalized(queries)
+        nearest = self.partitions.nearest(normalized)
         counts = [
             nprobes or partitions_to_probe(self.partitions.metric, k, distances)
             for _, distances in nearest
@@ -104,7 +104,7 @@ class OpenVectors:
 
     def _nearest_in(
         self,
-        queries: Sequence[Vectors],
+        queries: Vectors,
         wanted: Mapping[int, Sequence[int]],
         k: int,
         bounds: DistanceRange,
@@ -112,7 +112,7 @@ class OpenVectors:
         """Return the nearest rows of some partitions.
 
         Args:
-            queries: The queries, normalized.
+            queries: The queries, normalized, one a row.
             wanted: The partitions for each query that is asked, by its position.
             k: How many rows.
             bounds: See `nearest`.
@@ -155,7 +155,7 @@ class OpenVectors:
 
     def _nearest_numbers(
         self,
-        queries: Sequence[Vectors],
+        queries: Vectors,
         wanted: Mapping[int, Sequence[int]],
         k: int,
         bounds: DistanceRange,
@@ -166,13 +166,32 @@ class OpenVectors:
         for one, partitions in wanted.items():
             for number in partitions:
                 asked.setdefault(number, []).append(one)
-        for one, numbers, distances in self.partitions.compare(queries, asked):
-            if self.allowed is not None:
-                near = np.flatnonzero(distances <= best[one].worst)
-                near = near[self._are_allowed(numbers[near], self.allowed)]
-                numbers, distances = numbers[near], distances[near]
-            best[one].add(numbers, distances)
+        for some, numbers, distances in self.partitions.compare(queries, asked):
+            self._add([best[one] for one in some], numbers, distances)
         return {one: rows.ranked() for one, rows in best.items()}
+
+    def _add(self, best: Sequence[BestRows], numbers: UInts, distances: Floats) -> None:
+        """Add vectors of a partition to the nearest ones of each query.
+
+        Args:
+            best: The nearest ones.
+            numbers: The row numbers of the vectors.
+            distances: Their distances, in a row for each query.
+        """
+        worst = np.array([rows.worst for rows in best], np.float32)
+        near = np.flatnonzero(distances <= worst[:, None])
+        which = near % max(1, len(numbers))
+        if self.allowed is not None and len(near):
+            if len(best) > 1:  # vectors that are near to several queries are looked for once
+                is_allowed = self._are_allowed(numbers, self.allowed)[which]
+            else:
+                is_allowed = self._are_allowed(numbers[which], self.allowed)
+            near, which = near[is_allowed], which[is_allowed]
+        row_numbers, found = numbers[which], distances.ravel()[near]
+        ends = np.searchsorted(near, np.arange(1, len(best) + 1) * len(numbers)).tolist()
+        for rows, start, end in zip(best, [0, *ends], ends, strict=False):
+            if start < end:
+                rows.add(row_numbers[start:end], found[start:end])
 
     def _are_allowed(self, numbers: UInts, allowed: RowBits) -> Mask:
         """Tell which row numbers are of rows that may be found."""

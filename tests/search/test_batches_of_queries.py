@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import lance
 import numpy as np
+import pyarrow as pa
 import pytest
 from vector_tables import rows, write
 
 import lancefs
-from lancefs.index.vectors import partitions
+from lancefs.index.vectors import partitions, stored
 from lancefs.index.vectors.partitions import VectorPartitions
 from lancefs.search import candidates
 
@@ -50,6 +52,33 @@ def test_a_batch_finds_what_each_query_finds_alone(
             own = found.filter(np.asarray(found["query_index"]) == number)
             alone = dataset.nearest("v", query, k, columns=["id"], filter=filter, **options)
             assert own.select(["id", "_distance"]).equals(alone)
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("IVF_FLAT", {}),
+        ("IVF_PQ", {"num_sub_vectors": 8, "num_bits": 4}),
+        ("IVF_SQ", {}),
+        ("IVF_RQ", {}),
+    ],
+)
+def test_a_batch_of_any_index_finds_what_each_query_finds_alone(
+    tmp_path: Path, kind: str, options: Any, metric: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "t.lance", rows(600, DIMENSION))
+    lance.dataset(path).create_index("v", kind, num_partitions=3, metric=metric, **options)
+    dataset, queries = lancefs.open(path), _queries(9)
+    for filter in (None, "small < 5"):
+        asked = dict[str, Any](columns=["id"], filter=filter, nprobes=2)
+        alone = [dataset.nearest("v", query, 20, **asked) for query in queries]
+        expected = pa.concat_tables(alone)
+        for largest in (1 << 20, 500):  # where it is small, a partition is compared in steps
+            monkeypatch.setattr(partitions, "_MAX_DISTANCES", largest)
+            monkeypatch.setattr(stored, "_TABLES_BYTES", largest)
+            found = dataset.nearest("v", queries, 20, **asked)
+            assert found.select(["id", "_distance"]).equals(expected)
 
 
 def test_a_partition_is_read_once_for_all_queries(

@@ -77,10 +77,10 @@ def test_an_index_of_one_file_tells_the_distances_of_one_of_two(
     assert is_one_file(file)
     assert metric_of(file) == metric
     one, two = VectorPartitions(OneFile(file), "one"), VectorPartitions(contents, "two")
-    query = one.normalized(QUERY)
-    assert all(map(np.array_equal, one.nearest(query), two.nearest(query)))
+    queries = one.normalized(QUERY[None])
+    assert all(map(np.array_equal, one.nearest(queries)[0], two.nearest(queries)[0]))
     asked = {0: [0], 1: [0]}
-    for mine, other in zip(one.compare([query], asked), two.compare([query], asked), strict=True):
+    for mine, other in zip(one.compare(queries, asked), two.compare(queries, asked), strict=True):
         assert all(map(np.array_equal, mine, other))
 
 
@@ -99,8 +99,8 @@ def test_damage_to_an_index_of_one_file_is_refused(tmp_path: Path) -> None:
         try:
             opened = VectorPartitions(OneFile(local_store(tmp_path).file(name)), name)
             asked = {partition: [0] for partition in range(opened.num_partitions)}
-            for _, numbers, distances in opened.compare([QUERY], asked):
-                assert len(numbers) == len(distances)
+            for _, numbers, distances in opened.compare(QUERY[None], asked):
+                assert distances.shape == (1, len(numbers))
         except LanceError:
             refused += 1
     assert refused > 10

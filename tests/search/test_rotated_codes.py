@@ -71,7 +71,7 @@ def test_vectors_that_are_all_sign_have_exact_distances(
     make: Any, dimension: int, metric: Any
 ) -> None:
     stored = RotatedCodes(make(dimension), metric, dimension)
-    rotation = np.stack([stored._rotation.rotate(row) for row in np.eye(dimension)], axis=1)
+    rotation = stored._rotation.rotate(np.eye(dimension)).T
     centroid = DRAW.normal(size=dimension).astype(np.float32)
     bits = DRAW.integers(0, 2, (50, dimension))
     sizes = DRAW.uniform(0.5, 2, 50)
@@ -89,10 +89,11 @@ def test_vectors_that_are_all_sign_have_exact_distances(
         pa.array(added.astype(np.float32)),
         pa.array(scales.astype(np.float32)),
     ]
-    query = DRAW.normal(size=dimension).astype(np.float32)
-    found = stored.comparing(query)(centroid, stored.codes(columns))
-    exact = ((vectors - query) ** 2).sum(1) if metric == "l2" else 1 - vectors @ query
-    np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-4)
+    queries = DRAW.normal(size=(3, dimension)).astype(np.float32)
+    found = stored.comparing(queries)(centroid, stored.codes(columns), [2, 0])
+    for query, row in zip(queries[[2, 0]], found, strict=True):
+        exact = ((vectors - query) ** 2).sum(1) if metric == "l2" else 1 - vectors @ query
+        np.testing.assert_allclose(row, exact, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from lancefs.datafile.kernels.bounds import text_bounds as text_bounds
 from lancefs.datafile.kernels.calls import TWINS
 from lancefs.datafile.kernels.chunks import find_buffers as find_buffers
 from lancefs.datafile.kernels.chunks import open_chunks as open_chunks
+from lancefs.datafile.kernels.codes import compare_parts as compare_parts
 from lancefs.datafile.kernels.codes import sum_codes as sum_codes
 from lancefs.datafile.kernels.decimals import to_decimal64 as to_decimal64
 from lancefs.datafile.kernels.ends import decode_ends as decode_ends

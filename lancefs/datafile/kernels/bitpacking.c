@@ -55,8 +55,7 @@
 DEFINE_UNPACK_BLOCK(unpack_anywhere, )
 
 /* The same loops for processors with AVX2, in registers of twice the length. */
-#if defined(__GNUC__) && defined(__x86_64__)
-#define HAS_AVX2_TWIN
+#ifdef HAS_AVX2_TWIN
 DEFINE_UNPACK_BLOCK(unpack_avx2, __attribute__((target("avx2"))))
 #endif
 

@@ -31,13 +31,15 @@ static void add_parts(const float *tables, int64_t parts, const uint8_t *codes, 
     }
 }
 
-/* Sum the numbers of `parts` tables of 256 that the codes of each row choose; the codes of a part
- * follow each other. */
-KERNEL(sum_codes, const float *tables, int64_t parts, const uint8_t *codes, int64_t rows,
-       float *sums) {
+/* Sum for each of `count` queries the numbers of its `parts` tables of 256 that the codes of each
+ * row choose; the codes of a part follow each other. */
+KERNEL(sum_codes, const float *tables, int64_t count, int64_t parts, const uint8_t *codes,
+       int64_t rows, float *sums) {
     for (int64_t start = 0; start < rows; start += ROWS) {
-        const int64_t count = rows - start < ROWS ? rows - start : ROWS;
-        add_parts(tables, parts, codes + start, rows, count, sums + start);
+        const int64_t some = rows - start < ROWS ? rows - start : ROWS;
+        for (int64_t number = 0; number < count; number++)
+            add_parts(tables + number * parts * 256, parts, codes + start, rows, some,
+                      sums + number * rows + start);
     }
     return 0;
 }

@@ -17,7 +17,7 @@
 
 /* Add 1 whenever a kernel is added or the parameters of a kernel change, here and in `library.py`,
  * which refuses a library with another number. */
-#define LANCEFS_INTERFACE 39
+#define LANCEFS_INTERFACE 40
 
 #if defined(_WIN32)
 #define API __declspec(dllexport)
@@ -36,6 +36,11 @@
     int64_t lancefs_##name(__VA_ARGS__)
 
 #define DAMAGED (-1)
+
+/* Where loops may be compiled a second time, for processors with AVX2, and the processor be asked. */
+#if defined(__GNUC__) && defined(__x86_64__)
+#define HAS_AVX2_TWIN
+#endif
 
 /* Bytes that a kernel may write beyond the end of a text, so that it copies short strings whole. */
 #define SLACK 32

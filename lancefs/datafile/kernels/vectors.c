@@ -21,8 +21,8 @@ static inline float total(float *lanes) {
 
 /* Define what compares a vector with a query; `TERM` is a number of their sum, of `left` and
  * `right`. Each lane is added in the order of the numbers, as NumPy does. */
-#define DEFINE_COMPARE(NAME, NUMBER, TERM)                                                         \
-    static float NAME(const NUMBER *vector, const float *query, int64_t dimension) {               \
+#define DEFINE_COMPARE(NAME, ATTRIBUTE, NUMBER, TERM)                                              \
+    ATTRIBUTE static float NAME(const NUMBER *vector, const float *query, int64_t dimension) {     \
         float lanes[LANES] = {0};                                                                  \
         int64_t at = 0;                                                                            \
         for (; at + LANES <= dimension; at += LANES)                                               \
@@ -39,9 +39,56 @@ static inline float total(float *lanes) {
         return total(lanes);                                                                       \
     }
 
-DEFINE_COMPARE(squared_distance, float, (left - right) * (left - right))
-DEFINE_COMPARE(product, float, (left * right))
-DEFINE_COMPARE(product_of_codes, uint8_t, (left * right))
+/* Define what compares vectors, for processors that have the instructions of `ATTRIBUTE`. */
+#define DEFINE_COMPARISONS(KIND, ATTRIBUTE)                                                        \
+    DEFINE_COMPARE(squared_distance_##KIND, ATTRIBUTE, float, (left - right) * (left - right))     \
+    DEFINE_COMPARE(product_##KIND, ATTRIBUTE, float, (left * right))                               \
+    DEFINE_COMPARE(product_of_codes_##KIND, ATTRIBUTE, uint8_t, (left * right))                    \
+    /* Widen bytes to floats. */                                                                   \
+    ATTRIBUTE static void widen_##KIND(const uint8_t *codes, int64_t count, float *found) {        \
+        for (int64_t at = 0; at < count; at++)                                                     \
+            found[at] = (float)codes[at];                                                          \
+    }                                                                                              \
+    /* Return the squared distance of two vectors of bytes. */                                     \
+    ATTRIBUTE static float distance_of_codes_##KIND(const uint8_t *code, const uint8_t *query,     \
+                                                    int64_t dimension) {                           \
+        uint64_t sum = 0;                                                                          \
+        for (int64_t start = 0; start < dimension; start += SHORT) {                               \
+            const int64_t end = dimension - start < SHORT ? dimension : start + SHORT;             \
+            int32_t part = 0;                                                                      \
+            for (int64_t at = start; at < end; at++) {                                             \
+                const int16_t difference = (int16_t)(code[at] - query[at]);                        \
+                part += (int32_t)difference * difference;                                          \
+            }                                                                                      \
+            sum += (uint32_t)part;                                                                 \
+        }                                                                                          \
+        return (float)sum;                                                                         \
+    }                                                                                              \
+    /* Add to each number of a table the square of what `rest` is apart from it, or the product. */\
+    ATTRIBUTE static void add_terms_##KIND(const float *book, float rest, int64_t is_product,      \
+                                           int64_t codes, float *table) {                          \
+        if (is_product)                                                                            \
+            for (int64_t code = 0; code < codes; code++) {                                         \
+                const float term = book[code] * rest;                                              \
+                table[code] += term;                                                               \
+            }                                                                                      \
+        else                                                                                       \
+            for (int64_t code = 0; code < codes; code++) {                                         \
+                const float apart = book[code] - rest;                                             \
+                const float term = apart * apart;                                                  \
+                table[code] += term;                                                               \
+            }                                                                                      \
+    }
+
+DEFINE_COMPARISONS(anywhere, )
+
+/* The same sums in registers of twice the length, where the processor has them. */
+#ifdef HAS_AVX2_TWIN
+DEFINE_COMPARISONS(avx2, __attribute__((target("avx2"))))
+#define CHOSEN(NAME) (__builtin_cpu_supports("avx2") ? NAME##_avx2 : NAME##_anywhere)
+#else
+#define CHOSEN(NAME) NAME##_anywhere
+#endif
 
 /* Return how many vectors are compared with all queries at a time. */
 static int64_t vectors_near(int64_t bytes) {
@@ -51,48 +98,73 @@ static int64_t vectors_near(int64_t bytes) {
 /* Write for each of `count` queries its products with `rows` vectors, or its squared distances. */
 KERNEL(compare_floats, const float *vectors, int64_t rows, int64_t dimension, const float *queries,
        int64_t count, int64_t is_product, float *found) {
+    float (*const compare)(const float *, const float *, int64_t) =
+        is_product ? CHOSEN(product) : CHOSEN(squared_distance);
     const int64_t step = vectors_near(dimension * (int64_t)sizeof(float));
     for (int64_t start = 0; start < rows; start += step) {
         const int64_t end = rows - start < step ? rows : start + step;
+        for (int64_t number = 0; number < count; number++)
+            for (int64_t row = start; row < end; row++)
+                found[number * rows + row] =
+                    compare(vectors + row * dimension, queries + number * dimension, dimension);
+    }
+    return 0;
+}
+
+/* Write for each of `count` queries its products with `rows` vectors of bytes. */
+KERNEL(multiply_codes, const uint8_t *codes, int64_t rows, int64_t dimension, const float *queries,
+       int64_t count, float *found) {
+    float (*const multiply)(const uint8_t *, const float *, int64_t) = CHOSEN(product_of_codes);
+    float (*const multiply_wide)(const float *, const float *, int64_t) = CHOSEN(product);
+    void (*const widen)(const uint8_t *, int64_t, float *) = CHOSEN(widen);
+    float wide[NEAR / sizeof(float)];
+    const int64_t step = vectors_near(dimension * (int64_t)sizeof(float));
+    /* Several queries share what is widened. */
+    const int is_shared = count > 1 && dimension * (int64_t)sizeof(float) <= NEAR;
+    for (int64_t start = 0; start < rows; start += step) {
+        const int64_t end = rows - start < step ? rows : start + step;
+        if (is_shared)
+            widen(codes + start * dimension, (end - start) * dimension, wide);
         for (int64_t number = 0; number < count; number++) {
             const float *const query = queries + number * dimension;
-            float *const own = found + number * rows;
-            if (is_product)
-                for (int64_t row = start; row < end; row++)
-                    own[row] = product(vectors + row * dimension, query, dimension);
-            else
-                for (int64_t row = start; row < end; row++)
-                    own[row] = squared_distance(vectors + row * dimension, query, dimension);
+            for (int64_t row = start; row < end; row++)
+                found[number * rows + row] =
+                    is_shared ? multiply_wide(wide + (row - start) * dimension, query, dimension)
+                              : multiply(codes + row * dimension, query, dimension);
         }
     }
     return 0;
 }
 
-/* Write the product of a query with each of `rows` vectors of bytes. */
-KERNEL(multiply_codes, const uint8_t *codes, int64_t rows, int64_t dimension, const float *query,
-       float *found) {
-    for (int64_t row = 0; row < rows; row++)
-        found[row] = product_of_codes(codes + row * dimension, query, dimension);
+/* Write the squared distance of each of `count` queries of bytes to `rows` vectors of bytes. */
+KERNEL(compare_codes, const uint8_t *codes, int64_t rows, int64_t dimension,
+       const uint8_t *queries, int64_t count, float *found) {
+    float (*const compare)(const uint8_t *, const uint8_t *, int64_t) = CHOSEN(distance_of_codes);
+    const int64_t step = vectors_near(dimension);
+    for (int64_t start = 0; start < rows; start += step) {
+        const int64_t end = rows - start < step ? rows : start + step;
+        for (int64_t number = 0; number < count; number++)
+            for (int64_t row = start; row < end; row++)
+                found[number * rows + row] =
+                    compare(codes + row * dimension, queries + number * dimension, dimension);
+    }
     return 0;
 }
 
-/* Write the squared distance of a query of bytes to each of `rows` vectors of bytes. */
-KERNEL(compare_codes, const uint8_t *codes, int64_t rows, int64_t dimension, const uint8_t *query,
-       float *found) {
-    for (int64_t row = 0; row < rows; row++) {
-        const uint8_t *const code = codes + row * dimension;
-        uint64_t sum = 0;
-        for (int64_t start = 0; start < dimension; start += SHORT) {
-            const int64_t end = dimension - start < SHORT ? dimension : start + SHORT;
-            int32_t part = 0;
-            for (int64_t at = start; at < end; at++) {
-                const int16_t difference = (int16_t)(code[at] - query[at]);
-                part += (int32_t)difference * difference;
-            }
-            sum += (uint32_t)part;
+/* Write for each of `count` vectors the squared distances of its parts to all codes, or their
+ * products. The codebook has for each number of a part those of all codes of all parts. */
+KERNEL(compare_parts, const float *codebook, int64_t length, int64_t parts, int64_t codes,
+       const float *vectors, int64_t count, int64_t is_product, float *tables) {
+    void (*const add_terms)(const float *, float, int64_t, int64_t, float *) = CHOSEN(add_terms);
+    memset(tables, 0, (size_t)(count * parts * codes) * sizeof(float));
+    for (int64_t number = 0; number < count; number++)
+        for (int64_t part = 0; part < parts; part++) {
+            const float *const rest = vectors + (number * parts + part) * length;
+            float *const table = tables + (number * parts + part) * codes;
+            for (int64_t at = 0; at < length; at++)
+                add_terms(codebook + (at * parts + part) * codes, rest[at], is_product, codes,
+                          table);
         }
-        found[row] = (float)sum;
-    }
     return 0;
 }
 

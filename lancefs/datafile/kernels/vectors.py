@@ -35,17 +35,20 @@ def compare_floats(vectors: Array, queries: Array, is_product: bool) -> Array:
     return found
 
 
-def multiply_codes(codes: Array, query: Array) -> Array:
-    """Multiply vectors of bytes with a query.
+def multiply_codes(codes: Array, queries: Array) -> Array:
+    """Multiply vectors of bytes with queries.
 
     Args:
         codes: A vector a row (uint8).
-        query: The query (float32).
+        queries: A query a row (float32).
 
     Returns:
-        The product of each vector with the query (float32).
+        The product of each vector with each query (float32), in a row for each query.
     """
-    return _sums(codes, query, is_product=True)
+    found = np.empty((len(queries), len(codes)), np.float32)
+    for query, row in zip(queries, found, strict=True):
+        row[:] = _sums(codes, query, is_product=True)
+    return found
 
 
 def _sums(vectors: Array, query: Array, is_product: bool) -> Array:
@@ -76,49 +79,50 @@ def _compiled_compare_floats(vectors: Array, queries: Array, is_product: bool) -
     return found.reshape(count, rows)
 
 
-_c_multiply_codes = c_function("multiply_codes", "bytes number number floats out")
+_c_multiply_codes = c_function("multiply_codes", "bytes number number floats number out")
 
 
 @twin_of(multiply_codes)
-def _compiled_multiply_codes(codes: Array, query: Array) -> Array:
-    rows, dimension = codes.shape
+def _compiled_multiply_codes(codes: Array, queries: Array) -> Array:
+    (rows, dimension), count = codes.shape, len(queries)
+    assert queries.shape == (count, dimension)
     assert codes.dtype == np.uint8
-    assert query.dtype == np.float32
-    assert query.shape == (dimension,)
-    found = empty(rows, np.float32)
-    _c_multiply_codes(codes, rows, dimension, query, found)
-    return found
+    assert queries.dtype == np.float32
+    found = empty(count * rows, np.float32)
+    _c_multiply_codes(codes, rows, dimension, queries, count, found)
+    return found.reshape(count, rows)
 
 
-def compare_codes(codes: Array, query: Array) -> Array:
-    """Return the square of the distance of each vector of bytes to a query.
+def compare_codes(codes: Array, queries: Array) -> Array:
+    """Return the square of the distance of each vector of bytes to each query.
 
     Args:
         codes: A vector a row (uint8).
-        query: The query (uint8).
+        queries: A query a row (uint8).
 
     Returns:
-        The squares, which are whole numbers, as float32.
+        The squares, which are whole numbers, as float32, in a row for each query.
     """
-    found = np.empty(len(codes), np.float32)
+    found = np.empty((len(queries), len(codes)), np.float32)
     step = max(1, _AT_ONCE // max(1, codes.shape[1]))
     for start in range(0, len(codes), step):
-        part = codes[start : start + step].astype(np.int64) - query
-        found[start : start + step] = np.square(part).sum(axis=1)
+        part = codes[start : start + step].astype(np.int64)
+        for query, row in zip(queries, found, strict=True):
+            row[start : start + step] = np.square(part - query).sum(axis=1)
     return found
 
 
-_c_compare_codes = c_function("compare_codes", "bytes number number bytes out")
+_c_compare_codes = c_function("compare_codes", "bytes number number bytes number out")
 
 
 @twin_of(compare_codes)
-def _compiled_compare_codes(codes: Array, query: Array) -> Array:
-    rows, dimension = codes.shape
-    assert codes.dtype == query.dtype == np.uint8
-    assert query.shape == (dimension,)
-    found = empty(rows, np.float32)
-    _c_compare_codes(codes, rows, dimension, query, found)
-    return found
+def _compiled_compare_codes(codes: Array, queries: Array) -> Array:
+    (rows, dimension), count = codes.shape, len(queries)
+    assert queries.shape == (count, dimension)
+    assert codes.dtype == queries.dtype == np.uint8
+    found = empty(count * rows, np.float32)
+    _c_compare_codes(codes, rows, dimension, queries, count, found)
+    return found.reshape(count, rows)
 
 
 def differing_bits(vectors: Array, queries: Array) -> Array:

@@ -19,8 +19,9 @@ from lancefs.index.vectors.distances import Floats, Vectors
 # What is compared of the vectors of a partition: an array of codes, or of the vectors, or several
 # arrays in an object that has their `nbytes`, too.
 Codes: TypeAlias = Any
-# Returns the distances of the vectors of a partition, given its centroid and its codes.
-Compare: TypeAlias = Callable[[Vectors, Codes], Floats]
+# Returns the distances of the vectors of a partition, a row for each of some queries, given its
+# centroid, its codes, and the positions of the queries.
+Compare: TypeAlias = Callable[[Vectors, Codes, Sequence[int]], Floats]
 
 
 class StoredVectors(Protocol):
@@ -40,8 +41,8 @@ class StoredVectors(Protocol):
         """Return what is compared of the vectors of a partition."""
         ...
 
-    def comparing(self, query: Vectors) -> Compare:
-        """Return what compares a query with the vectors of partitions."""
+    def comparing(self, queries: Vectors) -> Compare:
+        """Return what compares queries, one a row, with the vectors of partitions."""
         ...
 
 

@@ -70,15 +70,24 @@ def distances(metric: Metric, vectors: Vectors, queries: Vectors) -> Floats:
     return found
 
 
-def products(vectors: Vectors, query: Vectors) -> Vectors:
-    """Return the product of each vector, of bytes or of numbers of 16 bits, with a query."""
-    if vectors.dtype == np.uint8 and query.dtype == np.float32:
-        return multiply_codes(vectors, query)
-    found = np.empty(len(vectors), query.dtype)
-    rows = max(1, _BLOCK_BYTES // max(1, vectors.shape[1] * query.itemsize))
+def products(vectors: Vectors, queries: Vectors) -> Vectors:
+    """Return the product of each vector, of bytes or of numbers of 16 bits, with each query.
+
+    Args:
+        vectors: The vectors.
+        queries: The queries, of floats.
+
+    Returns:
+        A row for each query.
+    """
+    if vectors.dtype == np.uint8 and queries.dtype == np.float32:
+        return multiply_codes(vectors, queries)
+    found = np.empty((len(queries), len(vectors)), queries.dtype)
+    rows = max(1, _BLOCK_BYTES // max(1, vectors.shape[1] * queries.itemsize))
     for start in range(0, len(vectors), rows):
-        block = vectors[start : start + rows].astype(query.dtype, copy=False)
-        np.einsum("ij,j->i", block, query, out=found[start : start + rows])
+        block = vectors[start : start + rows].astype(queries.dtype, copy=False)
+        for query, row in zip(queries, found, strict=True):
+            np.einsum("ij,j->i", block, query, out=row[start : start + rows])
     return found
 
 

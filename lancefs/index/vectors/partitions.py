@@ -15,14 +15,16 @@ import numpy as np
 
 from lancefs.datafile.buffers import Ints, UInts
 from lancefs.errors import CorruptFile
-from lancefs.index.vectors.codes import Codes, Compare, StoredVectors
-from lancefs.index.vectors.distances import Floats, Metric, Vectors, distances
+from lancefs.index.vectors.codes import Codes, StoredVectors
+from lancefs.index.vectors.distances import Floats, Metric, Vectors, distances, squared_lengths
 from lancefs.storage.budget_cache import BudgetCache
 
 # Bytes of partitions that a process keeps.
 _BUDGET = 128 * 1024 * 1024
 # Bytes of partitions that are read in one round of requests, at most, where there are several.
 _BYTES_AT_ONCE = 32 * 1024 * 1024
+# Distances that are computed at a time, where several queries are compared with a partition.
+_MAX_DISTANCES = 1024 * 1024
 # Memory of the open files, about.
 _READERS_BYTES = 32 * 1024
 
@@ -128,48 +130,57 @@ class VectorPartitions:
         """Return how many vectors partitions have."""
         return int(self._lengths[partitions].sum())
 
-    def normalized(self, query: Vectors) -> Vectors:
-        """Return a query as it is compared with the vectors of the index."""
+    def normalized(self, queries: Vectors) -> Vectors:
+        """Return queries, one a row, as they are compared with the vectors of the index."""
         if self.metric != "cosine":
-            return query
+            return queries
         with np.errstate(all="ignore"):
-            normalized: Vectors = query / np.sqrt(query @ query)
+            normalized: Vectors = queries / np.sqrt(squared_lengths(queries))[:, None]
             return normalized
 
-    def nearest(self, query: Vectors) -> tuple[Ints, Floats]:
+    def nearest(self, queries: Vectors) -> list[tuple[Ints, Floats]]:
         """Return the partitions in the order of the distances of their centroids, and these.
 
         Args:
-            query: The query, normalized.
+            queries: The queries, normalized.
+
+        Returns:
+            Both for each query.
         """
         metric: Metric = "l2" if self.metric == "cosine" else self.metric
-        found = distances(metric, self._centroids, query[None, :])[0]
-        order = np.argsort(found, kind="stable")
-        return order, found[order]
+        nearest = []
+        for found in distances(metric, self._centroids, queries):
+            order = np.argsort(found, kind="stable")
+            nearest.append((order, found[order]))
+        return nearest
 
     def compare(
-        self, queries: Sequence[Vectors], asked: Mapping[int, Sequence[int]]
-    ) -> Iterator[tuple[int, UInts, Floats]]:
+        self, queries: Vectors, asked: Mapping[int, Sequence[int]]
+    ) -> Iterator[tuple[Sequence[int], UInts, Floats]]:
         """Yield positions of queries, row numbers of a partition and the distances of its vectors.
 
-        All queries that ask for a partition are compared with it in turn: it is read once, and
-        stays in a processor cache.
+        All queries that ask for a partition are compared with it at once: it is read once, and
+        its vectors stay in a processor cache.
 
         Args:
-            queries: The queries, normalized.
+            queries: The queries, normalized, one a row.
             asked: For each partition, by its number, the positions of the queries that ask for it.
+
+        Returns:
+            Distances in a row for each of the queries.
 
         Raises:
             CorruptFile: The file is damaged.
         """
-        stored, comparing = self._contents.stored, dict[int, Compare]()
+        with np.errstate(all="ignore"):
+            compare = self._contents.stored.comparing(queries)
         for number, partition in self._read(list(asked)):
-            for one in asked[number]:
-                if one not in comparing:
-                    comparing[one] = stored.comparing(queries[one])
+            step = max(1, _MAX_DISTANCES // max(1, len(partition.numbers)))
+            for start in range(0, len(asked[number]), step):
+                some = asked[number][start : start + step]
                 with np.errstate(all="ignore"):
-                    found = comparing[one](self._centroids[number], partition.codes)
-                yield one, partition.numbers, found
+                    found = compare(self._centroids[number], partition.codes, some)
+                yield some, partition.numbers, found
 
     def _read(self, partitions: Sequence[int]) -> Iterator[tuple[int, Partition]]:
         """Yield partitions; those that are not kept are read some at a time."""

@@ -82,25 +82,28 @@ class RotatedCodes:
             code = (code << self._bits - 1) | rest
         return _CodesAndFactors(code, _factors(added), _factors(scales))
 
-    def comparing(self, query: Vectors) -> Compare:
-        """Return what compares a query with codes."""
+    def comparing(self, queries: Vectors) -> Compare:
+        """Return what compares queries with codes."""
         half = np.float32((1 << (self._bits - 1)) - 0.5)
-        whole = self._rotation.rotate(query)
+        whole = None if self._is_residual else self._rotation.rotate(queries)
         # Releases before 14 compare what a query is apart from the centroid.
         factor = np.float32(2 / np.sqrt(self._dimension) if self._is_residual else 1)
 
-        def compare(centroid: Vectors, codes: _CodesAndFactors) -> Floats:
-            rest = query - centroid
-            near = np.float32(query @ centroid)
+        def compare(centroid: Vectors, codes: _CodesAndFactors, some: Sequence[int]) -> Floats:
+            rest = queries[some] - centroid
+            rotated = self._rotation.rotate(rest) if whole is None else whole[some]
+            sums = half * rotated.sum(axis=1, dtype=np.float32)
+            found: Floats = products(codes.code, rotated)
+            found -= sums[:, None]
+            found *= factor * codes.scale
+            near = np.einsum("ij,j->i", queries[some], centroid)[:, None].astype(np.float32)
             if not self._is_dot:
-                fixed = codes.add + np.float32(squared_lengths(rest[None, :])[0])
+                found += squared_lengths(rest)[:, None].astype(np.float32)
+                found += codes.add
             elif self._is_residual:
-                fixed = codes.add - near
+                found += codes.add - near
             else:  # what a vector has in the direction of the centroid is in `add`, from 1 on
-                fixed = 1 - near + near * (codes.add - 1)
-            rotated = self._rotation.rotate(rest) if self._is_residual else whole
-            product = products(codes.code, rotated) - half * rotated.sum(dtype=np.float32)
-            found: Floats = fixed + codes.scale * (factor * product)
+                found += 1 - near + near * (codes.add - 1)
             return found
 
         return compare
@@ -168,10 +171,9 @@ class _Matrix:
         self._matrix = matrix.astype(np.float32)
         self.cost = self._matrix.nbytes
 
-    def rotate(self, query: Vectors) -> Vectors:
-        """Return a query, rotated."""
-        rotated: Vectors = self._matrix @ query.astype(np.float32)
-        return rotated
+    def rotate(self, queries: Vectors) -> Vectors:
+        """Return queries, rotated, each as it is alone."""
+        return np.stack([self._matrix @ query for query in queries.astype(np.float32)])
 
 
 class _Signs:
@@ -196,30 +198,33 @@ class _Signs:
         self._signs = np.where(bits, np.float32(-1), np.float32(1))
         self._power = 1 << (dimension.bit_length() - 1)
 
-    def rotate(self, query: Vectors) -> Vectors:
-        """Return a query, rotated."""
-        rotated = query.astype(np.float32)
-        rest = len(rotated) - self._power
-        half = len(rotated) // 2
+    def rotate(self, queries: Vectors) -> Vectors:
+        """Return queries, rotated."""
+        rotated = queries.astype(np.float32)
+        dimension = rotated.shape[1]
+        rest, half = dimension - self._power, dimension // 2
         for number, signs in enumerate(self._signs):
             rotated *= signs
             first = rest if number % 2 else 0
-            part = rotated[first : first + self._power]
+            part = rotated[:, first : first + self._power]
             part[:] = _walsh_hadamard(part) / np.float32(np.sqrt(self._power))
             if rest:
-                low, high = rotated[:half].copy(), rotated[half : 2 * half].copy()
-                rotated[:half], rotated[half : 2 * half] = low + high, low - high
+                low, high = rotated[:, :half].copy(), rotated[:, half : 2 * half].copy()
+                rotated[:, :half], rotated[:, half : 2 * half] = low + high, low - high
         return rotated * np.float32(0.25) if rest else rotated
 
 
-def _walsh_hadamard(values: Vectors) -> Vectors:
-    """Return the Walsh-Hadamard transform of as many values as a power of two."""
+def _walsh_hadamard(rows: Vectors) -> Vectors:
+    """Return the Walsh-Hadamard transform of rows of as many values as a power of two."""
     step = 1
-    while step < len(values):
-        pairs = values.reshape(-1, 2, step)
-        values = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], 1).reshape(-1)
+    while step < rows.shape[1]:
+        pairs = rows.reshape(len(rows), -1, 2, step)
+        changed = np.empty_like(pairs)
+        np.add(pairs[:, :, 0], pairs[:, :, 1], out=changed[:, :, 0])
+        np.subtract(pairs[:, :, 0], pairs[:, :, 1], out=changed[:, :, 1])
+        rows = changed.reshape(rows.shape)
         step *= 2
-    return values
+    return rows
 
 
 def _unpacked(stored: Codes) -> Codes:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.kernels import compare_codes, sum_codes
+from lancefs.datafile.kernels import compare_codes, compare_parts, sum_codes
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.index.files import IndexReader
 from lancefs.index.vectors.codes import Codes, Compare, StoredVectors, matrix_of_lists
@@ -25,6 +25,8 @@ from lancefs.index.vectors.tensors import (
 
 # Bounds of vectors of floats of 32 bits.
 _LARGEST = float(np.finfo(np.float32).max)
+# Bytes of tables of codes that are computed at a time.
+_TABLES_BYTES = 512 * 1024
 
 
 class WholeVectors:
@@ -47,10 +49,9 @@ class WholeVectors:
         """Return the vectors."""
         return matrix_of_lists(columns[0], self._dimension, self._metric == "hamming")
 
-    def comparing(self, query: Vectors) -> Compare:
-        """Return what compares a query with vectors."""
-        queries = query[None, :]
-        return lambda centroid, codes: distances(self._metric, codes, queries)[0]
+    def comparing(self, queries: Vectors) -> Compare:
+        """Return what compares queries with vectors."""
+        return lambda centroid, codes, some: distances(self._metric, codes, queries[some])
 
 
 class ScalarCodes:
@@ -89,19 +90,25 @@ class ScalarCodes:
         """Return the codes of each vector."""
         return matrix_of_lists(columns[0], self._dimension)
 
-    def comparing(self, query: Vectors) -> Compare:
-        """Return what compares a query with codes."""
+    def comparing(self, queries: Vectors) -> Compare:
+        """Return what compares queries with codes."""
         if self._metric == "dot":
-            fixed = 1 - self._lowest * float(query.sum())
-            step = np.float32(self._step)
-            return lambda centroid, codes: (fixed - step * products(codes, query)).astype(
-                np.float32
-            )
+            return self._multiplying(queries)
         with np.errstate(all="ignore"):
-            exact = (query - np.float32(self._lowest)) / np.float32(self._step or 1)
-        code = np.clip(np.nan_to_num(exact), 0, 255).astype(np.uint8)
+            exact = (queries - np.float32(self._lowest)) / np.float32(self._step or 1)
+        own = np.clip(np.nan_to_num(exact), 0, 255).astype(np.uint8)
         scale = np.float32(self._step**2)
-        return lambda centroid, codes: compare_codes(codes, code) * scale
+        return lambda centroid, codes, some: compare_codes(codes, own[some]) * scale
+
+    def _multiplying(self, queries: Vectors) -> Compare:
+        fixed = (1 - self._lowest * queries.sum(axis=1).astype(np.float64)).astype(queries.dtype)
+        step = np.float32(self._step)
+
+        def compare(centroid: Vectors, codes: Codes, some: Sequence[int]) -> Floats:
+            found: Floats = fixed[some, None] - step * products(codes, queries[some])
+            return found.astype(np.float32, copy=False)
+
+        return compare
 
 
 class ProductCodes:
@@ -147,39 +154,54 @@ class ProductCodes:
         return self._codebook.nbytes
 
     def codes(self, columns: Sequence[pa.Array]) -> Codes:
-        """Return the codes of all vectors for each part."""
+        """Return the bytes of all vectors for each part, or for each two parts."""
         return self.arranged(matrix_of_lists(columns[0], self.width))
 
     def arranged(self, stored: Codes) -> Codes:
-        """Return the codes of all vectors for each part.
+        """Return the bytes of all vectors for each part, or for each two parts of 4 bits.
 
         Args:
             stored: The bytes of the codes of a partition, in as many rows as it has vectors.
         """
-        width = self.width
-        by_byte = stored.reshape(width, -1) if self._is_transposed else stored.T
-        if self._bits == 8:
-            return np.ascontiguousarray(by_byte)
-        both = np.stack([by_byte & 15, by_byte >> 4], axis=1)
-        return both.reshape(2 * width, -1)
+        by_byte = stored.reshape(self.width, -1) if self._is_transposed else stored.T
+        return np.ascontiguousarray(by_byte)
 
-    def comparing(self, query: Vectors) -> Compare:
-        """Return what compares a query with codes."""
-        length, parts, _ = self._codebook.shape
+    def comparing(self, queries: Vectors) -> Compare:
+        """Return what compares queries with codes."""
+        queries = queries.astype(np.float32, copy=False)
         if self._is_dot:
-            products = np.einsum("jsc,sj->sc", self._codebook, query.reshape(parts, length))
-            table = _whole_tables((1 - products).astype(np.float32))
-            return lambda centroid, codes: sum_codes(table, codes) - np.float32(parts - 1)
+            parts = self._codebook.shape[1]
+            fixed = self._by_byte(1 - compare_parts(self._codebook, queries, is_product=True))
+            return lambda centroid, codes, some: (
+                sum_codes(fixed[some], codes) - np.float32(parts - 1)
+            )
 
-        difference = np.empty_like(self._codebook)
-
-        def compare(centroid: Vectors, codes: Codes) -> Floats:
-            rest = (query - centroid).reshape(parts, length).T
-            np.subtract(self._codebook, rest[:, :, None], out=difference)
-            np.multiply(difference, difference, out=difference)
-            return sum_codes(_whole_tables(difference.sum(axis=0)), codes)
+        def compare(centroid: Vectors, codes: Codes, some: Sequence[int]) -> Floats:
+            found = np.empty((len(some), codes.shape[1]), np.float32)
+            for start in range(0, len(some), self._at_once):
+                rest = queries[some[start : start + self._at_once]] - centroid
+                tables = compare_parts(
+                    self._codebook, rest.astype(np.float32, copy=False), is_product=False
+                )
+                found[start : start + self._at_once] = sum_codes(self._by_byte(tables), codes)
+            return found
 
         return compare
+
+    @property
+    def _at_once(self) -> int:
+        """Queries whose tables stay in a processor cache."""
+        return max(1, _TABLES_BYTES // (self.width * 256 * 4))
+
+    def _by_byte(self, tables: Floats) -> Floats:
+        """Return the tables of bytes, of which each has the codes of two parts if they are short.
+
+        The first part is in the lower bits.
+        """
+        if self._bits == 8:
+            return tables
+        both = tables[:, 0::2, None, :] + tables[:, 1::2, :, None]
+        return both.reshape(len(tables), -1, 256)
 
 
 def product_codes(file: IndexReader, metric: Metric, dimension: int) -> ProductCodes:
@@ -206,12 +228,6 @@ def product_codes(file: IndexReader, metric: Metric, dimension: int) -> ProductC
     parts = whole_number(file, metadata, "num_sub_vectors")
     with locating(file.url, "codebook"):
         return ProductCodes(codebook, parts, metric, metadata.get("transposed") is True)
-
-
-def _whole_tables(tables: Floats) -> Floats:
-    """Return tables with room for all codes of a byte."""
-    missing = 256 - tables.shape[1]
-    return np.pad(tables, ((0, 0), (0, missing))) if missing else tables
 
 
 STORED: Mapping[str, Callable[[IndexReader, Metric, int], StoredVectors]] = {

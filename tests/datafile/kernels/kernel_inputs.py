@@ -40,8 +40,9 @@ from string_inputs import (
 from text_inputs import rows_of_text_pages
 from vector_inputs import (
     bits_and_queries,
+    codebook_and_vectors,
     codes_and_codes,
-    codes_and_query,
+    codes_and_queries,
     some_halves,
     vectors_and_queries,
 )
@@ -414,9 +415,9 @@ def zipped_rows(draw: st.DrawFn) -> Arguments:
 
 @st.composite
 def tables_and_codes(draw: st.DrawFn) -> Arguments:
-    random, parts = draw(generators()), draw(st.integers(0, 11))
+    random, parts, count = draw(generators()), draw(st.integers(0, 11)), draw(st.integers(0, 3))
     rows = draw(st.integers(0, 40) | st.sampled_from([2047, 2048, 2049, 5000]))
-    tables = random.normal(0, 1e3, (parts, 256)).astype(np.float32)
+    tables = random.normal(0, 1e3, (count, parts, 256)).astype(np.float32)
     chosen = random.integers(0, 256, (parts, rows), np.uint8)
     return tables, odd_place(draw, chosen.ravel()).reshape(parts, rows)
 
@@ -524,6 +525,7 @@ PAIRS = {
     "count_sums": (tallies.count_sums, sums_of_rows()),
     "join_texts": (points.join_texts, texts_of_spans()),
     "join_leaves": (points.join_leaves, texts_of_leaves()),
+    "compare_parts": (codes.compare_parts, codebook_and_vectors()),
     "sum_codes": (codes.sum_codes, tables_and_codes()),
     "sum_scores": (scores.sum_scores, postings_and_norms()),
     "find_common": (phrases.find_common, ascending_numbers()),
@@ -532,7 +534,7 @@ PAIRS = {
     "between": (intervals.between, small_numbers_and_bounds()),
     "write_json": (jsonb.write_json, json_values()),
     "compare_floats": (vectors.compare_floats, vectors_and_queries()),
-    "multiply_codes": (vectors.multiply_codes, codes_and_query()),
+    "multiply_codes": (vectors.multiply_codes, codes_and_queries()),
     "compare_codes": (vectors.compare_codes, codes_and_codes()),
     "differing_bits": (vectors.differing_bits, bits_and_queries()),
     "widen_halves": (vectors.widen_halves, some_halves()),

@@ -32,12 +32,15 @@ def test_floats_are_compared_about_as_exactly_as_they_can_be(
 
 @given(arguments=codes_and_codes())
 def test_distances_of_bytes_are_whole_numbers(arguments: Any) -> None:
-    codes, query = arguments
+    codes, queries = arguments
     expected = [
-        np.float32(sum((a - b) ** 2 for a, b in zip(code, query.tolist(), strict=True)))
-        for code in codes.tolist()
+        [
+            np.float32(sum((a - b) ** 2 for a, b in zip(code, query, strict=True)))
+            for code in codes.tolist()
+        ]
+        for query in queries.tolist()
     ]
-    assert vectors.compare_codes(codes, query).tolist() == expected
+    assert vectors.compare_codes(codes, queries).tolist() == expected
 
 
 @given(arguments=bits_and_queries())

@@ -26,11 +26,11 @@ def vectors_and_queries(draw: st.DrawFn) -> tuple[Any, ...]:
 
 
 @st.composite
-def codes_and_query(draw: st.DrawFn) -> tuple[Any, ...]:
+def codes_and_queries(draw: st.DrawFn) -> tuple[Any, ...]:
     """Draw the arguments of `multiply_codes`."""
     source, dimension = _generator(draw), draw(_DIMENSIONS)
     codes = _bytes(source, draw(_ROWS), dimension)
-    return codes, source.normal(0, 10, dimension).astype(np.float32)
+    return codes, source.normal(0, 10, (draw(st.integers(0, 4)), dimension)).astype(np.float32)
 
 
 @st.composite
@@ -38,9 +38,21 @@ def codes_and_codes(draw: st.DrawFn) -> tuple[Any, ...]:
     """Draw the arguments of `compare_codes`; of long ones with sums beyond 32 bits, too."""
     source, dimension = _generator(draw), draw(_DIMENSIONS | st.just(70_000))
     if draw(st.integers(0, 9)) == 0:
-        return np.full((2, dimension), 255, np.uint8), np.zeros(dimension, np.uint8)
+        return np.full((2, dimension), 255, np.uint8), np.zeros((1, dimension), np.uint8)
     rows = draw(_ROWS if dimension < 10_000 else st.integers(0, 2))
-    return _bytes(source, rows, dimension), _bytes(source, 1, dimension)[0]
+    return _bytes(source, rows, dimension), _bytes(source, draw(st.integers(0, 4)), dimension)
+
+
+@st.composite
+def codebook_and_vectors(draw: st.DrawFn) -> tuple[Any, ...]:
+    """Draw the arguments of `compare_parts`; some numbers are as large as they can be."""
+    source, length, parts = _generator(draw), draw(st.integers(1, 9)), draw(st.integers(0, 7))
+    codebook = source.normal(0, 10, (length, parts, draw(st.sampled_from([16, 256]))))
+    vectors = source.normal(0, 10, (draw(st.integers(0, 4)), length * parts))
+    if vectors.size:
+        wide = draw(st.sampled_from([0.0, np.inf, -np.inf, 3e38]))
+        vectors.flat[draw(st.integers(0, vectors.size - 1))] = wide
+    return codebook.astype(np.float32), vectors.astype(np.float32), draw(st.booleans())
 
 
 @st.composite
