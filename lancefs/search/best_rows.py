@@ -8,10 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from lancefs.datafile.buffers import UInts
+from lancefs.datafile.kernels import keep_nearest
 from lancefs.index.vectors.distances import Floats
 
 # Least rows that are collected before the nearest of them are chosen.
 _WAITING = 4096
+# So many rows, at most, are kept in their order while others are added, each put into its place.
+_FEW = 512
 
 
 class Ranked(NamedTuple):
@@ -76,6 +79,65 @@ class BestRows:
         self._parts, self._waiting = [best], len(best.row_ids)
         if self._waiting == self._k:
             self.worst = best.distances[-1]
+
+
+class BestOfQueries:
+    """Keeps the nearest rows for each of several queries.
+
+    Args:
+        queries: How many queries there are.
+        k: How many rows, for each.
+        lowest: The least distance that counts.
+        limit: All distances that count are below it; None for no limit.
+    """
+
+    def __init__(self, queries: int, k: int, lowest: float | None, limit: float | None) -> None:
+        self._k = k
+        self._bounds = lowest, limit
+        is_few = k <= _FEW
+        self._many = [BestRows(k, lowest, limit) for _ in range(0 if is_few else queries)]
+        room = (queries if is_few else 0, k)
+        self._distances, self._row_ids = np.zeros(room, np.float32), np.zeros(room, np.uint64)
+        self._sizes = np.zeros(room[0], np.int64)
+
+    def worst(self, some: Sequence[int]) -> Floats:
+        """Return a distance for each of some queries: no row that is farther is among the nearest.
+
+        Args:
+            some: Positions of the queries.
+        """
+        if self._many:
+            return np.array([self._many[one].worst for one in some], np.float32)
+        is_full = self._sizes[some] == self._k
+        return np.where(is_full, self._distances[some, -1], np.float32(np.inf))
+
+    def add(self, some: Sequence[int], row_ids: UInts, distances: Floats) -> None:
+        """Add rows for some queries; those without a distance (NaN) are left out.
+
+        Args:
+            some: Positions of the queries, each once.
+            row_ids: The ids of the rows, each added once.
+            distances: Their distances, in a row for each of the queries.
+        """
+        if self._many:
+            for one, own in zip(some, distances, strict=True):
+                self._many[one].add(row_ids, own)
+            return
+        lowest, limit = self._bounds
+        if lowest is not None:
+            distances = np.where(distances >= np.float32(lowest), distances, np.float32(np.nan))
+        if limit is not None:
+            distances = np.where(distances < np.float32(limit), distances, np.float32(np.nan))
+        known = self._distances[some], self._row_ids[some], self._sizes[some]
+        kept = keep_nearest(distances, row_ids, *known)
+        self._distances[some], self._row_ids[some], self._sizes[some] = kept
+
+    def ranked(self, one: int) -> Ranked:
+        """Return the nearest rows of those that were added for a query."""
+        if self._many:
+            return self._many[one].ranked()
+        size = int(self._sizes[one])
+        return Ranked(self._row_ids[one, :size], self._distances[one, :size])
 
 
 def nearest_of(parts: Sequence[Ranked], k: int) -> Ranked:

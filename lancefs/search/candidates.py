@@ -13,10 +13,10 @@ import numpy as np
 
 from lancefs.datafile.buffers import Mask, UInts
 from lancefs.index.segments import Coverage, IndexSegment
-from lancefs.index.vectors.distances import Floats, Vectors
+from lancefs.index.vectors.distances import Vectors
 from lancefs.index.vectors.partitions import VectorPartitions
 from lancefs.index.vectors.probing import partitions_to_probe
-from lancefs.search.best_rows import BestRows, Ranked, nearest_of
+from lancefs.search.best_rows import BestOfQueries, Ranked, nearest_of
 from lancefs.search.row_bits import RowBits
 from lancefs.search.vector_query import DistanceRange
 
@@ -161,37 +161,18 @@ class OpenVectors:
         bounds: DistanceRange,
     ) -> dict[int, Ranked]:
         """Return the nearest vectors of some partitions, with their row numbers."""
-        best = {one: BestRows(k, *bounds) for one in wanted}
+        best = BestOfQueries(len(queries), k, *bounds)
         asked: dict[int, list[int]] = {}  # by the partition, so that each is read once
         for one, partitions in wanted.items():
             for number in partitions:
                 asked.setdefault(number, []).append(one)
         for some, numbers, distances in self.partitions.compare(queries, asked):
-            self._add([best[one] for one in some], numbers, distances)
-        return {one: rows.ranked() for one, rows in best.items()}
-
-    def _add(self, best: Sequence[BestRows], numbers: UInts, distances: Floats) -> None:
-        """Add vectors of a partition to the nearest ones of each query.
-
-        Args:
-            best: The nearest ones.
-            numbers: The row numbers of the vectors.
-            distances: Their distances, in a row for each query.
-        """
-        worst = np.array([rows.worst for rows in best], np.float32)
-        near = np.flatnonzero(distances <= worst[:, None])
-        which = near % max(1, len(numbers))
-        if self.allowed is not None and len(near):
-            if len(best) > 1:  # vectors that are near to several queries are looked for once
-                is_allowed = self._are_allowed(numbers, self.allowed)[which]
-            else:
-                is_allowed = self._are_allowed(numbers[which], self.allowed)
-            near, which = near[is_allowed], which[is_allowed]
-        row_numbers, found = numbers[which], distances.ravel()[near]
-        ends = np.searchsorted(near, np.arange(1, len(best) + 1) * len(numbers)).tolist()
-        for rows, start, end in zip(best, [0, *ends], ends, strict=False):
-            if start < end:
-                rows.add(row_numbers[start:end], found[start:end])
+            if self.allowed is not None:  # of few rows it is found out whether they are
+                near = np.flatnonzero((distances <= best.worst(some)[:, None]).any(axis=0))
+                near = near[self._are_allowed(numbers[near], self.allowed)]
+                numbers, distances = numbers[near], distances[:, near]
+            best.add(some, numbers, distances)
+        return {one: best.ranked(one) for one in wanted}
 
     def _are_allowed(self, numbers: UInts, allowed: RowBits) -> Mask:
         """Tell which row numbers are of rows that may be found."""

@@ -40,7 +40,7 @@ def _queries(count: int) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize("options", [{}, {"nprobes": 2}, {"refine_factor": 3}])
-@pytest.mark.parametrize("k", [1, 10, 400])
+@pytest.mark.parametrize("k", [1, 10, 400, 600])
 def test_a_batch_finds_what_each_query_finds_alone(
     path: str, k: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

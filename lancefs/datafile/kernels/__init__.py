@@ -69,6 +69,7 @@ from lancefs.datafile.kernels.utf8 import is_utf8 as is_utf8
 from lancefs.datafile.kernels.vectors import compare_codes as compare_codes
 from lancefs.datafile.kernels.vectors import compare_floats as compare_floats
 from lancefs.datafile.kernels.vectors import differing_bits as differing_bits
+from lancefs.datafile.kernels.vectors import keep_nearest as keep_nearest
 from lancefs.datafile.kernels.vectors import multiply_codes as multiply_codes
 from lancefs.datafile.kernels.vectors import widen_halves as widen_halves
 

@@ -1,5 +1,6 @@
 /* Vectors that are compared: differences, products, and bits that differ. */
 #include "kernels.h"
+#include <math.h>
 
 /* Sums that are kept apart, as LANES in vectors.py: what follows each other in a vector need not wait
  * for each other, and is added by one instruction. */
@@ -217,6 +218,46 @@ KERNEL(widen_halves, const uint16_t *halves, int64_t count, float *found) {
         const uint32_t is_high = (half & 0x7c00) == 0x7c00 ? 0x7f800000u : 0;
         widened |= is_high | (half & 0x8000) << 16;
         memcpy(found + at, &widened, 4);
+    }
+    return 0;
+}
+
+/* Put the vectors of a partition among the `k` nearest ones of each of `count` queries, which are in
+ * the order of their distances, those of one distance in that of their numbers. `kept`, `kept_numbers`
+ * and `sizes` hold them, and are changed. */
+KERNEL(keep_nearest, const float *distances, const uint8_t *numbers, int64_t rows, int64_t count,
+       int64_t k, float *kept, uint64_t *kept_numbers, int64_t *sizes) {
+    for (int64_t query = 0; query < count; query++) {
+        const float *const found = distances + query * rows;
+        float *const near = kept + query * k;
+        uint64_t *const own = kept_numbers + query * k;
+        int64_t size = sizes[query];
+        if (size < 0 || size > k || k < 1)
+            return DAMAGED;
+        float worst = size == k ? near[k - 1] : INFINITY;
+        for (int64_t row = 0; row < rows; row++) {
+            const float distance = found[row];
+            if (!(distance <= worst)) /* or NaN */
+                continue;
+            const uint64_t number = load(numbers + row * 8, 8);
+            if (size < k)
+                size++;
+            else if (distance == worst && number >= own[k - 1])
+                continue;
+            int64_t at = size - 1;
+            for (; at > 0; at--) {
+                const float before = near[at - 1];
+                if (before < distance || (before == distance && own[at - 1] <= number))
+                    break;
+                near[at] = before;
+                own[at] = own[at - 1];
+            }
+            near[at] = distance;
+            own[at] = number;
+            if (size == k)
+                worst = near[k - 1];
+        }
+        sizes[query] = size;
     }
     return 0;
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lancefs.datafile.buffers import Array, empty
+from lancefs.datafile.buffers import Array, Ints, UInts, empty
 from lancefs.datafile.kernels.calls import c_function, twin_of
 
 _LANES = 16  # as LANES in vectors.c
@@ -171,3 +171,50 @@ def _compiled_widen_halves(halves: Array) -> Array:
     found = empty(halves.size, np.float32)
     _c_widen_halves(np.ascontiguousarray(halves).view(np.uint16), halves.size, found)
     return found.reshape(halves.shape)
+
+
+def keep_nearest(
+    distances: Array, numbers: UInts, kept: Array, kept_numbers: UInts, sizes: Ints
+) -> tuple[Array, UInts, Ints]:
+    """Put vectors among the nearest ones of several queries.
+
+    Args:
+        distances: The distances of the vectors (float32), in a row for each query; those that are
+            NaN are left out.
+        numbers: The numbers of the vectors (uint64).
+        kept: The distances of the nearest vectors so far, in a row for each query: ascending, with
+            room for as many as are wanted, which is one at least.
+        kept_numbers: Their numbers; those of one distance are ascending.
+        sizes: How many there are, for each query.
+
+    Returns:
+        The same of the nearest vectors of both, as new arrays. What follows them is unchanged.
+    """
+    kept, kept_numbers, sizes = kept.copy(), kept_numbers.copy(), sizes.copy()
+    for query, own in enumerate(distances):
+        is_number, size = ~np.isnan(own), int(sizes[query])
+        found = np.concatenate([kept[query, :size], own[is_number]])
+        of = np.concatenate([kept_numbers[query, :size], numbers[is_number]])
+        order = np.lexsort((of, found))[: kept.shape[1]]
+        kept[query, : len(order)], kept_numbers[query, : len(order)] = found[order], of[order]
+        sizes[query] = len(order)
+    return kept, kept_numbers, sizes
+
+
+_c_keep_nearest = c_function("keep_nearest", "floats bytes number number number out out out")
+
+
+@twin_of(keep_nearest)
+def _compiled_keep_nearest(
+    distances: Array, numbers: UInts, kept: Array, kept_numbers: UInts, sizes: Ints
+) -> tuple[Array, UInts, Ints]:
+    count, rows = distances.shape
+    assert kept.shape == kept_numbers.shape == (count, kept.shape[1])
+    assert numbers.shape == (rows,)
+    assert sizes.shape == (count,)
+    assert numbers.dtype == kept_numbers.dtype == np.uint64
+    assert sizes.dtype == np.int64
+    assert kept.dtype == np.float32
+    kept, kept_numbers, sizes = kept.copy(), kept_numbers.copy(), sizes.copy()
+    _c_keep_nearest(distances, numbers, rows, count, kept.shape[1], kept, kept_numbers, sizes)
+    return kept, kept_numbers, sizes

@@ -43,6 +43,7 @@ from vector_inputs import (
     codebook_and_vectors,
     codes_and_codes,
     codes_and_queries,
+    kept_and_added,
     some_halves,
     vectors_and_queries,
 )
@@ -534,6 +535,7 @@ PAIRS = {
     "between": (intervals.between, small_numbers_and_bounds()),
     "write_json": (jsonb.write_json, json_values()),
     "compare_floats": (vectors.compare_floats, vectors_and_queries()),
+    "keep_nearest": (vectors.keep_nearest, kept_and_added()),
     "multiply_codes": (vectors.multiply_codes, codes_and_queries()),
     "compare_codes": (vectors.compare_codes, codes_and_codes()),
     "differing_bits": (vectors.differing_bits, bits_and_queries()),

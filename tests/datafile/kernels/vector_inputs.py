@@ -56,6 +56,24 @@ def codebook_and_vectors(draw: st.DrawFn) -> tuple[Any, ...]:
 
 
 @st.composite
+def kept_and_added(draw: st.DrawFn) -> tuple[Any, ...]:
+    """Draw the arguments of `keep_nearest`: many distances are equal, and some are none."""
+    source, count, k = _generator(draw), draw(st.integers(0, 4)), draw(st.integers(1, 9))
+    values = np.array([*draw(st.lists(st.integers(0, 40), min_size=3)), -0.0, np.inf, -np.inf])
+    kept, numbers, sizes = np.zeros((count, k)), np.zeros((count, k), np.uint64), []
+    for one in range(count):
+        sizes.append(draw(st.integers(0, k)))
+        found = source.choice(values, sizes[-1])
+        of = source.integers(0, 9, sizes[-1], np.uint64)
+        order = np.lexsort((of, found))
+        kept[one, : sizes[-1]], numbers[one, : sizes[-1]] = found[order], of[order]
+    rows = draw(_ROWS)
+    added = source.choice([*values, np.nan], (count, rows)).astype(np.float32)
+    own = source.integers(0, 9, rows, np.uint64)
+    return added, own, kept.astype(np.float32), numbers, np.array(sizes, np.int64)
+
+
+@st.composite
 def bits_and_queries(draw: st.DrawFn) -> tuple[Any, ...]:
     """Draw the arguments of `differing_bits`."""
     source, dimension = _generator(draw), draw(_DIMENSIONS)
