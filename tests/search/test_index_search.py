@@ -180,6 +180,18 @@ def test_vectors_of_other_floats_are_searched(tmp_path: Path, kind: str, dtype: 
         assert_same(ours(path, q, **options), theirs(path, q, **options))
 
 
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+@pytest.mark.parametrize("kind", SAME_WITHOUT_REFINING)
+def test_vectors_of_16_bits_are_compared_as_pylance_rounds_them(
+    tmp_path: Path, kind: str, metric: str
+) -> None:
+    path = write(tmp_path / "t.lance", rows(600, DIMENSION, dtype="halffloat"))
+    index(path, kind, metric)
+    for q in queries(3):
+        found = ours(path, q, 10, nprobes=PARTITIONS)
+        assert_same(found, theirs(path, q, 10, nprobes=PARTITIONS))
+
+
 @pytest.mark.parametrize("text", ["small = 3", "id < 40", "id < 0", "id >= 0"])
 @pytest.mark.parametrize("kind", ["IVF_FLAT", "IVF_PQ"])
 def test_a_filter_is_kept(

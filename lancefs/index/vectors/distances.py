@@ -91,6 +91,19 @@ def products(vectors: Vectors, queries: Vectors) -> Vectors:
     return found
 
 
+def rounded(numbers: Vectors, dtype: npt.DTypeLike) -> Vectors:
+    """Return numbers as a type of 16 bits holds them, in their own type; all others as they are.
+
+    Args:
+        numbers: The numbers.
+        dtype: The type.
+    """
+    if np.dtype(dtype) != np.float16:
+        return numbers
+    with np.errstate(all="ignore"):
+        return numbers.astype(np.float16).astype(numbers.dtype)
+
+
 def squared_lengths(vectors: Vectors) -> Vectors:
     """Return the square of the length of each vector."""
     lengths: Vectors = np.einsum("ij,ij->i", vectors, vectors)

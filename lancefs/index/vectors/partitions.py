@@ -16,7 +16,14 @@ import numpy as np
 from lancefs.datafile.buffers import Ints, UInts
 from lancefs.errors import CorruptFile
 from lancefs.index.vectors.codes import Codes, StoredVectors
-from lancefs.index.vectors.distances import Floats, Metric, Vectors, distances, squared_lengths
+from lancefs.index.vectors.distances import (
+    Floats,
+    Metric,
+    Vectors,
+    distances,
+    rounded,
+    squared_lengths,
+)
 from lancefs.storage.budget_cache import BudgetCache
 
 # Bytes of partitions that a process keeps.
@@ -131,12 +138,15 @@ class VectorPartitions:
         return int(self._lengths[partitions].sum())
 
     def normalized(self, queries: Vectors) -> Vectors:
-        """Return queries, one a row, as they are compared with the vectors of the index."""
+        """Return queries, one a row, as they are compared with the vectors of the index.
+
+        They are rounded as the vectors were, in an index over vectors of 16 bits a number.
+        """
         if self.metric != "cosine":
             return queries
         with np.errstate(all="ignore"):
             normalized: Vectors = queries / np.sqrt(squared_lengths(queries))[:, None]
-            return normalized
+            return rounded(normalized, self._centroids.dtype)
 
     def nearest(self, queries: Vectors) -> list[tuple[Ints, Floats]]:
         """Return the partitions in the order of the distances of their centroids, and these.

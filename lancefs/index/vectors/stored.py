@@ -14,7 +14,14 @@ from lancefs.datafile.kernels import compare_codes, compare_parts, sum_codes
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.index.files import IndexReader
 from lancefs.index.vectors.codes import Codes, Compare, StoredVectors, matrix_of_lists
-from lancefs.index.vectors.distances import Floats, Metric, Vectors, distances, products
+from lancefs.index.vectors.distances import (
+    Floats,
+    Metric,
+    Vectors,
+    distances,
+    products,
+    rounded,
+)
 from lancefs.index.vectors.rotated import RotatedCodes
 from lancefs.index.vectors.tensors import (
     read_tensor,
@@ -139,6 +146,7 @@ class ProductCodes:
         by_part = codebook.reshape(parts, codes, dimension // parts).astype(np.float32)
         # The numbers of all codes follow each other: what is computed of them has long loops.
         self._codebook = np.ascontiguousarray(by_part.transpose(2, 0, 1))
+        self._dtype = codebook.dtype
         self._is_dot = metric == "dot"
         self._bits = 4 if codes == 16 else 8
         self._is_transposed = is_transposed
@@ -179,7 +187,8 @@ class ProductCodes:
         def compare(centroid: Vectors, codes: Codes, some: Sequence[int]) -> Floats:
             found = np.empty((len(some), codes.shape[1]), np.float32)
             for start in range(0, len(some), self._at_once):
-                rest = queries[some[start : start + self._at_once]] - centroid
+                # Codes are of what vectors are apart from the centroid, rounded to their type.
+                rest = rounded(queries[some[start : start + self._at_once]] - centroid, self._dtype)
                 tables = compare_parts(
                     self._codebook, rest.astype(np.float32, copy=False), is_product=False
                 )
