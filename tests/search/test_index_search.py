@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import corpus_cases, examples
-from vector_tables import assert_same, ours, rows, theirs, write
+from vector_tables import assert_same, ours, rows, theirs, vector_array, write
 
 import lancefs
 from lancefs.proto import vectors_pb2
@@ -178,6 +178,20 @@ def test_vectors_of_other_floats_are_searched(tmp_path: Path, kind: str, dtype: 
     for q in queries(3):
         options = {"nprobes": PARTITIONS, "refine_factor": 10}
         assert_same(ours(path, q, **options), theirs(path, q, **options))
+
+
+def test_a_vector_at_the_edges_of_scalar_codes_has_no_distance_to_itself(tmp_path: Path) -> None:
+    edges = (1 + np.arange(256) / 255).astype(np.float32)
+    values = np.random.default_rng(0).choice(edges, (300, DIMENSION))
+    values[0], values[1] = edges[0], edges[-1]
+    path = write(
+        tmp_path / "t.lance", pa.table({"id": range(300), "v": vector_array(values, None)})
+    )
+    index(path, "IVF_SQ")
+    for q in values[:20]:
+        found = ours(path, q, 5, nprobes=PARTITIONS)
+        assert found["_distance"][0].as_py() == 0
+        assert_same(found, theirs(path, q, 5, nprobes=PARTITIONS))
 
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])

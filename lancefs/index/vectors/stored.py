@@ -91,6 +91,7 @@ class ScalarCodes:
         self._metric = metric
         self._dimension = dimension
         self._lowest = lowest
+        self._range = np.float64(highest - lowest)
         self._step = (highest - lowest) / 255
 
     def codes(self, columns: Sequence[pa.Array]) -> Codes:
@@ -102,7 +103,9 @@ class ScalarCodes:
         if self._metric == "dot":
             return self._multiplying(queries)
         with np.errstate(all="ignore"):
-            exact = (queries - np.float32(self._lowest)) / np.float32(self._step or 1)
+            # As Lance computes codes of vectors: another order of these, or 32 bits, would give a
+            # vector whose numbers lie at the edges of codes other ones than it has in the index.
+            exact = (queries.astype(np.float64) - self._lowest) * 255 / self._range
         own = np.clip(np.nan_to_num(exact), 0, 255).astype(np.uint8)
         scale = np.float32(self._step**2)
         return lambda centroid, codes, some: compare_codes(codes, own[some]) * scale
