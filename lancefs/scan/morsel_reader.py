@@ -113,7 +113,7 @@ class MorselReader:
             UnsupportedFeature: A file uses something that this release does not read.
         """
         with counting() as counters:
-            self._open(morsel.fragment, self.request.filter_fields or self.request.fields)
+            self._open(morsel.fragment, self._first_fields(morsel))
             decoded = self._read_fitting(morsel, pace)
         self.request.stats.add_morsel(morsel.fragment.fragment_ids, decoded.morsel.rows, counters)
         self.mapped.watch(morsel.fragment)
@@ -123,6 +123,12 @@ class MorselReader:
         """Open the files that columns of a remote fragment are read from, in one round."""
         if not isinstance(fragment, FragmentRun):  # whose fragments are local
             open_together([fragment], fields)
+
+    def _first_fields(self, morsel: Morsel) -> Sequence[Field]:
+        """Return the columns that are read of a morsel before it is known which rows pass."""
+        if morsel.is_picked and self.request.blobs != "bytes":
+            return self.all_fields()
+        return self.request.filter_fields or self.request.fields
 
     def fit(self, morsel: Morsel, pace: Pace) -> Morsel:
         """Return as many rows of a morsel as are decoded together, by the estimate.
@@ -169,6 +175,8 @@ class MorselReader:
             columns, mask, size = self._apply_filter(morsel, condition, mask, by_item)
         rows = morsel.rows if mask is None else int(np.count_nonzero(mask))
         if condition is not None:
+            if rows:
+                self._open(morsel.fragment, request.fields)
             others = [field for field in request.fields if field.id not in request.forms.validity]
             fitted = pace.fit(morsel, others, rows / morsel.rows)
             if fitted.rows < morsel.rows:
