@@ -27,8 +27,9 @@ from lancefs.table.messages import parse_message
 _FOOTER = struct.Struct("<QHH4s")
 _MAGIC = b"LANC"
 _LENGTH = struct.Struct("<I")
-# Bytes of the first read, from the end: the whole file, unless there are thousands of fragments.
-_TAIL = 256 * 1024
+# Bytes of the first read, from the end: the whole file, unless there are ten thousand fragments.
+# Another request for the rest, and one for each look at a section, would take longer than these.
+_TAIL = 1024 * 1024
 # Bytes of the largest message that is kept for the next dataset.
 _SHARED_BYTES = 32 * 1024
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -390,7 +390,7 @@ def test_a_manifest_takes_one_request_and_a_large_one_two() -> None:
             raise AssertionError("the size is known")
 
     fs = Counting(skip_instance_cache=True)
-    for fragments, requests in ((10, 1), (20_000, 2)):
+    for fragments, requests in ((10, 1), (20_000, 1), (40_000, 2)):
         message = table_pb2.Manifest()
         for number in range(fragments):
             message.fragments.add(id=number).files.add(path="x" * 30)
