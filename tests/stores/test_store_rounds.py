@@ -58,6 +58,36 @@ def test_rows_that_pass_a_filter_are_deleted_in_no_round_of_their_own(table: Pat
     assert fs.rounds <= 4
 
 
+def test_the_files_of_columns_that_a_filter_does_not_read_are_opened_together(
+    tmp_path: Path,
+) -> None:
+    """Fragments of a table whose columns came one by one have a data file for each."""
+    path, numbers = str(tmp_path / "t.lance"), np.random.default_rng(5).random(50_000)
+    rows = pa.table({"id": range(len(numbers)), "x": numbers})
+    lance.write_dataset(rows, path, max_rows_per_file=25_000)  # no file comes whole
+    for number in range(8):
+        lance.dataset(path).add_columns({f"y{number}": f"x * {number}"})
+    for condition in ("x < 0.001", "id = 30000", "_rowid = 4294967300"):
+        fs, dataset = remote(Path(path))
+        found = dataset.scanner(filter=condition, fragments=[1]).to_table()
+        assert found.num_rows > 0
+        assert found.equals(lancefs.open(path).scanner(filter=condition, fragments=[1]).to_table())
+        assert fs.rounds <= 6  # three for the filter, and three for the other columns
+
+
+def test_a_manifest_of_some_hundred_kilobytes_is_read_once(tmp_path: Path) -> None:
+    """With its sections, which tell of indices and of the transaction."""
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"id": range(10)}), str(path))
+    lance.dataset(str(path)).create_scalar_index("id", "BTREE")
+    lance.dataset(str(path)).update_config({"note": "x" * 300_000})
+    fs = SlowFileSystem(0.0)
+    dataset = lancefs.open(str(path), filesystem=fs)
+    assert [one.name for one in dataset.indices()] == ["id_idx"]
+    assert dataset.transaction() is not None
+    assert [request.split()[0] for request in fs.requests] == ["LIST", "GET"]
+
+
 def test_what_is_open_is_not_asked_for_again(table: Path) -> None:
     fs, dataset = remote(table)
     dataset.head(10)
