@@ -160,23 +160,33 @@ class _Counting:
         others = opened.others(pages)
         is_rest = len(others) < len(pages)  # each row has one value
         named = _by_fragment(opened.tallies(others if is_rest else pages))
-        self.indices.coverage.check_fragments(segment, named)
-        rows, with_deleted = 0, set[int]()
-        for number in segment.covered.tolist():
-            if not (is_rest or number in named):
-                continue
-            reader = self.reader_of(number)
-            count, highest = named.get(number, (0, -1))
-            _check_offset(segment, number, highest, reader)
-            if len(reader.deleted):
-                with_deleted.add(number)
-            else:
-                rows += reader.physical_rows - count if is_rest else count
+        self.indices.coverage.check_fragments(segment, named.fragments)
+        physical, deleted = self._row_counts(segment)
+        is_own = is_among(named.fragments, segment.covered)
+        own = np.searchsorted(segment.covered, named.fragments[is_own])
+        _check_offsets(segment, own, named.highest[is_own], physical)
+        counts = np.zeros(len(physical), np.int64)
+        counts[own] = named.counts[is_own]
+        wanted = physical - counts if is_rest else counts
+        is_whole = deleted == 0
+        rows = int(wanted[is_whole].sum())
+        with_deleted = set(segment.covered[~is_whole & (wanted > 0)].tolist())
         if not with_deleted:
             return rows
         bitmaps = self._named_bitmaps(segment, opened, pages, with_deleted)
         return rows + sum(
             count_live(bitmap, self.reader_of(number).deleted) for number, bitmap in bitmaps
+        )
+
+    def _row_counts(self, segment: IndexSegment) -> tuple[Ints, Ints]:
+        """Return the rows of each covered fragment, deleted ones included, and its deleted rows."""
+        counts = self.indices.coverage.row_counts(segment)
+        if counts is not None:
+            return counts
+        readers = [self.reader_of(number) for number in segment.covered.tolist()]
+        return (
+            np.array([reader.physical_rows for reader in readers], np.int64),
+            np.array([len(reader.deleted) for reader in readers], np.int64),
         )
 
     # Several tests
@@ -297,23 +307,41 @@ def _check_offset(
 ) -> None:
     """Refuse a row that is not in its fragment."""
     if highest >= reader.physical_rows:
-        raise CorruptFile(
-            f"the index {segment.index.name} names row {highest} of fragment {fragment_id}, "
-            f"which has {reader.physical_rows}"
-        )
+        raise _beyond(segment, fragment_id, highest, reader.physical_rows)
 
 
-def _by_fragment(tallies: RowTallies) -> dict[int, tuple[int, int]]:
+def _beyond(segment: IndexSegment, fragment_id: int, highest: int, rows: int) -> CorruptFile:
+    return CorruptFile(
+        f"the index {segment.index.name} names row {highest} of fragment {fragment_id}, "
+        f"which has {rows}"
+    )
+
+
+def _check_offsets(segment: IndexSegment, own: Ints, highest: Ints, physical: Ints) -> None:
+    """Refuse rows that are not in their fragments.
+
+    Args:
+        segment: The segment.
+        own: Positions of fragments among those that it covers.
+        highest: The highest offset that it names in each of them.
+        physical: The rows of each covered fragment.
+    """
+    is_beyond = highest >= physical[own]
+    if is_beyond.any():
+        first = int(is_beyond.argmax())
+        raise _beyond(segment, segment.covered[own[first]], highest[first], physical[own[first]])
+
+
+def _by_fragment(tallies: RowTallies) -> RowTallies:
     """Return the number of rows of all bitmaps in each fragment, and the highest offset."""
     order = np.argsort(tallies.fragments, kind="stable")
     fragments = tallies.fragments[order]
     starts = np.flatnonzero(np.diff(fragments, prepend=-1))
     if not len(starts):
-        return {}
+        return tallies
     counts = np.add.reduceat(tallies.counts[order], starts)
     highest = np.maximum.reduceat(tallies.highest[order], starts)
-    both = zip(counts.tolist(), highest.tolist(), strict=True)
-    return dict(zip(fragments[starts].tolist(), both, strict=True))
+    return RowTallies(fragments[starts], counts, highest)
 
 
 def _fewest_rows(predicate: Predicate, plans: Mapping[int, Plan]) -> int:

@@ -236,13 +236,20 @@ class Coverage:
 
     def live_rows(self, segment: IndexSegment) -> Ints | None:
         """Return the live rows of each covered fragment; None if the manifest lacks a number."""
+        counts = None if self._reuse else self.row_counts(segment)
+        return None if counts is None else counts[0] - counts[1]
+
+    def row_counts(self, segment: IndexSegment) -> tuple[Ints, Ints] | None:
+        """Return the rows of each covered fragment, deleted ones included, and its deleted rows.
+
+        None if the manifest lacks a number.
+        """
         counts = self._fragments.row_counts
-        if counts is None or self._reuse:
+        if counts is None:
             return None
-        rows, deleted = counts
-        positions = [self._fragments.positions[number] for number in segment.covered.tolist()]
-        live: Ints = (rows - deleted)[positions]
-        return live
+        order = np.argsort(self._fragments.ids, kind="stable")
+        positions = order[np.searchsorted(self._ids, segment.covered)]
+        return counts[0][positions], counts[1][positions]
 
     def has_addresses(self, segment: IndexSegment) -> bool:
         """Tell whether a segment names rows by the addresses that they have in this version."""

@@ -338,18 +338,23 @@ class LanceScanner(OtherNames):
         rows, known = 0, self._count_of_indices()
         if known is not None:
             rows = known.rows
-            left = [one for one in request.fragments if one.fragment.id not in known.counted]
+            left = self._uncounted(known)
             counted = replace(counted, fragments=left, index_use=None)
         for batch in Scan(counted).batches():
             rows += batch.num_rows
         return rows
 
+    def _uncounted(self, known: Count) -> Sequence[FragmentReader]:
+        """Return the fragments that indices did not count; no reader is made where they did."""
+        fragments = self._request.fragments
+        if len(known.counted) >= len(fragments):
+            return ()
+        return [one for one in fragments if one.fragment.id not in known.counted]
+
     def indexed_row_count(self) -> int | None:
         """Return the number of rows if the indices tell it without a scan, else None."""
         known = self._count_of_indices()
-        if known is None or len(known.counted) < len(self._request.fragments):
-            return None
-        return known.rows
+        return None if known is None or self._uncounted(known) else known.rows
 
     def _count_of_indices(self) -> Count | None:
         """Count the rows of the filter in the fragments that an index covers; None without one."""

@@ -13,6 +13,7 @@ import pytest
 import lancefs
 from lancefs.index import bitmap
 from lancefs.index.bitmap import Bitmap
+from lancefs.table.fragment_table import Fragments
 
 
 @pytest.mark.parametrize("is_stable", [False, True])
@@ -91,3 +92,18 @@ def test_rows_of_many_values_are_counted_from_what_is_kept_of_their_bitmaps(
     if deleted is None:
         monkeypatch.setattr(bitmap, "AddressMap", None)  # no bitmap is looked at again
     assert [dataset.count_rows(one) for one in filters] == expected
+
+
+@pytest.mark.parametrize(("kind", "filter"), [("BITMAP", "value = 3"), ("BTREE", "value < 4")])
+def test_counting_by_an_index_takes_no_time_for_each_fragment(
+    kind: str, filter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"value": np.arange(90) % 9}), path, max_rows_per_file=10)
+    lance.dataset(path).create_scalar_index("value", kind)
+    expected = lance.dataset(path).count_rows(filter)
+    dataset = lancefs.open(path)
+    looked_at: list[int] = []
+    monkeypatch.setattr(Fragments, "_build", lambda _, position: looked_at.append(position))
+    assert dataset.count_rows(filter) == expected
+    assert not looked_at
