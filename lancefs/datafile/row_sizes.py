@@ -22,6 +22,8 @@ _LONGEST_ITEM = 256 * 1024
 # Compressed items from this length on are taken to be longer by this factor once decompressed.
 _LONG_ITEM = 64
 _EXPANSION = 4
+# Most columns times borders of pages that are computed with together: 8 bytes each, several times.
+_CELLS = 64 * 1024
 
 
 class PageSizes(NamedTuple):
@@ -197,31 +199,55 @@ def estimate_row_sizes(fields: Sequence[FieldSizes], rows: int, most: int) -> Ro
     ordered = np.sort(np.concatenate([[0.0, float(rows)], *borders]))
     unique = ordered[np.diff(ordered, prepend=-1.0) > 0]  # `np.unique` imports 10 ms of NumPy
     before, looked_up = np.zeros(len(unique)), np.zeros(len(unique))
-    for field in fields:
-        known, values = _bytes_between(field, unique, scale)
-        before[1:] += known.cumsum()
-        looked_up[1:] += values.cumsum()
-    return RowSizes(unique, before, looked_up)
+    at_once = max(1, _CELLS // len(unique))
+    for start in range(0, len(fields), at_once):
+        known, values = _bytes_between(fields[start : start + at_once], unique, scale)
+        before[1:] += known.sum(axis=0)
+        looked_up[1:] += values.sum(axis=0)
+    return RowSizes(unique, before.cumsum(), looked_up.cumsum())
 
 
-def _bytes_between(field: FieldSizes, rows: _Floats, scale: float) -> tuple[_Floats, _Floats]:
-    """Return the bytes of a field between consecutive `rows`: dictionary values come second."""
-    stored, overhead = np.zeros(len(rows) - 1), np.zeros(len(rows) - 1)
-    for column in field.columns:
-        if column.first_rows[-1]:
-            stored += scale * _spread(column, column.stored, rows)
-            if column.overhead is not None:
-                overhead += _spread(column, column.overhead, rows)
-    least = np.diff(rows) * field.least
-    if field.varies:
-        return stored + least, overhead
-    known = np.maximum(stored, least)
-    return known, np.maximum(stored + overhead, least) - known
+def _bytes_between(
+    fields: Sequence[FieldSizes], rows: _Floats, scale: float
+) -> tuple[_Floats, _Floats]:
+    """Return the bytes of each field between consecutive `rows`: dictionary values come second."""
+    # Columns whose pages begin at the same rows, mostly all of them, are spread together.
+    alike: dict[tuple[int, ...], list[tuple[int, PageSizes]]] = {}
+    for number, field in enumerate(fields):
+        for column in field.columns:
+            if column.first_rows[-1]:
+                alike.setdefault(tuple(column.first_rows), []).append((number, column))
+    stored, overhead = np.zeros((2, len(fields), len(rows) - 1))
+    for first_rows, columns in alike.items():
+        numbers = [number for number, _ in columns]
+        sizes = [column.stored for _, column in columns]
+        np.add.at(stored, numbers, scale * _spread(first_rows, sizes, rows))
+        more = [(number, one.overhead) for number, one in columns if one.overhead is not None]
+        if more:
+            spread = _spread(first_rows, [each for _, each in more], rows)
+            np.add.at(overhead, [number for number, _ in more], spread)
+    least = np.outer([field.least for field in fields], np.diff(rows))
+    varies = np.array([field.varies for field in fields])[:, None]
+    known = np.where(varies, stored + least, np.maximum(stored, least))
+    return known, np.where(varies, overhead, np.maximum(stored + overhead, least) - known)
 
 
-def _spread(column: PageSizes, sizes: Sequence[float], rows: _Floats) -> _Floats:
-    """Spread the sizes of a column's pages over the rows between consecutive `rows`."""
-    if len(rows) == len(column.first_rows) and np.array_equal(rows, column.first_rows):
-        return np.array(sizes, np.float64)
-    border = np.array(column.first_rows) * (rows[-1] / column.first_rows[-1])
-    return np.diff(np.interp(rows, border, np.append(0.0, np.cumsum(sizes))))
+def _spread(first_rows: Sequence[int], sizes: Sequence[Sequence[float]], rows: _Floats) -> _Floats:
+    """Spread the sizes of pages of columns over the rows between consecutive `rows`.
+
+    Args:
+        first_rows: The first row of each page of each column; then the number of rows.
+        sizes: The sizes of the pages of each column.
+        rows: Rows, the last of which is the end of the last page.
+    """
+    pages = np.array(sizes, np.float64)
+    if len(rows) == len(first_rows) and np.array_equal(rows, first_rows):
+        return pages
+    borders = np.array(first_rows) * (rows[-1] / first_rows[-1])
+    before = np.zeros((len(pages), len(borders)))
+    np.cumsum(pages, axis=1, out=before[:, 1:])
+    ends = np.clip(np.searchsorted(borders, rows, side="right"), 1, len(borders) - 1)
+    width = borders[ends] - borders[ends - 1]
+    share = np.divide(rows - borders[ends - 1], width, out=np.ones(len(rows)), where=width > 0)
+    upto = before[:, ends - 1] + share * (before[:, ends] - before[:, ends - 1])
+    return np.diff(upto, axis=1)

@@ -311,16 +311,17 @@ class FragmentReader:
             by_file.setdefault(number, []).append(part)
             missing.pop(position, None)
         sizes = [FieldSizes((), min_value_bytes(field.storage_type)) for field in missing.values()]
+        widths: dict[pa.DataType, tuple[float, bool]] = {}  # many columns have few types
         file_bytes = 0
         for number, parts in by_file.items():
             file, reader = self.open_file(self.fragment.files[number])
             file_bytes += file.size
             for part, columns in zip(parts, reader.page_sizes(parts), strict=True):
-                least, varies = (
-                    min_value_bytes(part.storage_type),
-                    has_variable_width(part.storage_type),
-                )
-                sizes.append(FieldSizes(columns, least, varies))
+                kind = part.storage_type
+                width = widths.get(kind)
+                if width is None:
+                    width = widths[kind] = min_value_bytes(kind), has_variable_width(kind)
+                sizes.append(FieldSizes(columns, *width))
         return estimate_row_sizes(sizes, self.physical_rows, file_bytes)
 
     @property

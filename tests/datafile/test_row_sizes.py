@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from lancefs.datafile import row_sizes
 from lancefs.datafile.row_sizes import (
     FieldSizes,
     PageSizes,
@@ -90,3 +93,25 @@ def test_a_damaged_dictionary_does_not_make_rows_as_long_as_the_file() -> None:
 def test_compressed_texts_of_a_dictionary_are_longer_than_they_are_stored() -> None:
     assert lookup_bytes(values=10, items=2, size=400, is_compressed=True) == 4 * 10 * 200
     assert lookup_bytes(values=10, items=2, size=40, is_compressed=True) == 10 * 20
+
+
+@pytest.mark.parametrize("cells", [1, 50, 1 << 16])
+def test_columns_that_are_spread_together_count_as_each_alone(
+    cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_sizes, "_CELLS", cells)
+    pages = [(0, 100), (0, 30, 100), (0, 0, 60, 100, 100), (0, 200)]  # two of them are empty
+    fields = [
+        FieldSizes(
+            [PageSizes(first, [10 * at + 5 for at in range(1, len(first))], overhead)],
+            least=number,
+            varies=number % 2 == 0,
+        )
+        for number, first in enumerate(pages * 5)
+        for overhead in (None, [7.0] * (len(first) - 1))
+    ]
+    together = estimate_row_sizes(fields, 100, 1 << 30)
+    alone = [estimate_row_sizes([field], 100, 1 << 30) for field in fields]
+    for end in (0, 10, 30, 45, 60, 99, 100):
+        expected = sum(one.bytes_of(0, end) for one in alone)
+        assert together.bytes_of(0, end) == pytest.approx(expected)
