@@ -1,13 +1,13 @@
 """Arrow arrays of fields, assembled from the pages of leaf columns (data files 2.1 and later).
 
 Docs: format/file/encoding. Only leaf fields own columns; the structure of lists and structs comes
-from the levels of the leaves below them. The levels of all leaves below a list or struct agree
-about it, so that the first leaf decides.
+from the levels of the leaves below them. The levels of all leaves below a list or struct tell of
+it, and must agree: else values of some leaves would come into the lists of others.
 """
 
 import warnings
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lancefs.datafile.arrays import bitmap, check_entries, to_arrow
 from lancefs.datafile.blocks import Block, Constant, FixedSizeList, Ints, Mask
-from lancefs.datafile.buffers import empty
+from lancefs.datafile.buffers import Array, empty
 from lancefs.datafile.decimals import decimal64_block
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels.strings import LARGEST
@@ -368,8 +368,35 @@ def _list(field: Field, leaves: Mapping[int, LeafRows], layer: Unravelled) -> pa
 
 
 def _layer(field: Field, leaves: Mapping[int, LeafRows]) -> Unravelled | None:
-    """Return the layer of a list or struct, from its first leaf; None where there are no rows."""
-    first = field
-    while (leaf := leaves.get(first.id)) is None:
-        first = first.children[0]
-    return leaf.layers.get(field.id)
+    """Return the layer of a list or struct; None where there are no rows.
+
+    Raises:
+        CorruptFile: The leaves below the field, each of which tells of it, contradict each other.
+    """
+    first, *others = [leaves[leaf].layers.get(field.id) for leaf in _ids_of_leaves(field, leaves)]
+    if first is not None and not all(_are_equal(first, other) for other in others):
+        raise CorruptFile(f"{field.name}: its fields differ in which lists and nulls they lie in")
+    return first
+
+
+def _ids_of_leaves(field: Field, leaves: Mapping[int, LeafRows]) -> Iterator[int]:
+    """Yield the ids of the leaves below a field."""
+    if field.id in leaves:
+        yield field.id
+        return
+    for child in field.children:
+        yield from _ids_of_leaves(child, leaves)
+
+
+def _are_equal(one: Unravelled, other: Unravelled | None) -> bool:
+    """Whether two leaves tell the same of a field around both."""
+    if other is None or one.length != other.length or not _same(one.offsets, other.offsets):
+        return False
+    if one.validity is None or other.validity is None:
+        valid = other.validity if one.validity is None else one.validity
+        return valid is None or bool(valid.all())
+    return _same(one.validity, other.validity)
+
+
+def _same(one: Array | None, other: Array | None) -> bool:
+    return one is other or (one is not None and other is not None and np.array_equal(one, other))

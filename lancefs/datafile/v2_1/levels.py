@@ -60,8 +60,10 @@ def parse_layers(layers: Sequence[int]) -> tuple[Layer, ...]:
     """Read the layers of a page, innermost first.
 
     Raises:
-        CorruptFile: A layer is of an unknown kind.
+        CorruptFile: There is no layer, or one is of an unknown kind.
     """
+    if not layers:
+        raise CorruptFile("a page has no layers")
     parsed = []
     for layer in layers:
         if layer in _LISTS:
@@ -98,8 +100,6 @@ def check_levels(
     Raises:
         CorruptFile: The levels do not fit.
     """
-    if not layers:
-        raise CorruptFile("a page has no layers")
     lists = sum(layer.is_list for layer in layers)
     highest = sum(layer.levels for layer in layers)
     visible, starts = values, values if definition is None else len(definition)

@@ -23,6 +23,15 @@ def decode_chunks(encoding: Flat, buffers: Sequence[Chunked], counts: Ints) -> B
     return flat_values(buffers[0], int(encoding.bits_per_value), counts)
 
 
+def decode_fixed(encoding: Flat, data: Bytes, count: int) -> Block:
+    bits = int(encoding.bits_per_value)
+    # Values narrower than the rows they come from would be read across the bounds of rows.
+    if count * bits != 8 * len(data):
+        raise CorruptFile(f"{len(data)} bytes are not {count} values of {bits} bits")
+    _check(encoding, [buffer := Chunked.single(data)])
+    return flat_values(buffer, bits, np.array([count], np.int64))
+
+
 def most_bytes(encoding: Flat, counts: Ints) -> Ints:
     return bytes_of_bits(int(encoding.bits_per_value), counts)
 

@@ -139,12 +139,13 @@ def decode_block(encoding: CompressiveEncoding, data: Bytes, count: int) -> Bloc
 
 
 def decode_fixed(encoding: CompressiveEncoding, data: Bytes, count: int) -> Block:
-    """Decompress `count` full-zip values that all have the same width."""
+    """Decompress `count` full-zip values that all have the same width.
+
+    Raises:
+        CorruptFile: The bytes are not those of so many values.
+    """
     check_count(count)
-    function = _optional(encoding, "decode_fixed")
-    if function is None:
-        return decode_chunks(encoding, [Chunked.single(data)], np.array([count], np.int64))
-    return cast(Block, function(_message(encoding), data, count))
+    return _required(encoding, "decode_fixed")(_message(encoding), data, count)
 
 
 def decode_variable(encoding: CompressiveEncoding, values: Chunked) -> Block:

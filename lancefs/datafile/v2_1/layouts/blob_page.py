@@ -17,6 +17,8 @@ from lancefs.datafile.v2_1.levels import DecodedPage, Layer, visible_levels
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.storage import Reads
 
+_HIGHEST = np.iinfo(np.uint16).max
+
 
 class BlobPage:
     """Reads the descriptions of rows of a blob page.
@@ -37,7 +39,10 @@ class BlobPage:
         descriptions = yield from self.inner.read(ranges)
         positions, sizes = _columns(descriptions.values)
         has_levels = (sizes == 0) & (positions != 0)
-        levels = np.where(has_levels, positions >> np.uint64(16), 0).astype(np.uint16)
+        stored = np.where(has_levels, positions >> np.uint64(16), 0)
+        if np.any(stored > _HIGHEST):
+            raise CorruptFile(f"a definition level of {stored.max()} in a description of a blob")
+        levels = stored.astype(np.uint16)
         definition = levels if visible_levels(self.layers) else None
         return DecodedPage(
             descriptions.values, None, definition, self.layers, descriptions.rows

@@ -193,8 +193,7 @@ def _decode_all(
         description.size_widths,
     )
     buffers = [Chunked(data, *bounds) for bounds in zip(begins, ends, strict=True)]
-    if description.has_rep:
-        check_items(counts, levels, len(data))
+    check_items(description, counts, levels, len(data))
     rep, definition = description.levels(buffers, levels)
     encoding = description.layout.value_compression
     values = first.make(Chunks(encoding, buffers, counts, dictionary, None))

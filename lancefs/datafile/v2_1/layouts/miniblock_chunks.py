@@ -181,19 +181,26 @@ def check_rows(in_chunks: int, in_page: int) -> None:
         raise CorruptFile(f"the chunks of the page hold {in_chunks} rows, the page {in_page}")
 
 
-def check_items(counts: Ints, levels: Ints, stored: int) -> None:
-    """Check that chunks of lists have no more values than levels, before either are decoded.
+def check_items(description: MiniBlock, counts: Ints, levels: Ints, stored: int) -> None:
+    """Check that chunks have the levels that their values need, before either are decoded.
+
+    Without lists, each value of a chunk has a level. Chunks of lists may have more levels.
 
     Args:
+        description: The description of the page.
         counts: Number of values in each chunk.
         levels: Number of levels of each chunk.
         stored: Bytes of the chunks.
 
     Raises:
-        CorruptFile: A chunk has more values.
+        CorruptFile: A chunk has other levels.
         MemoryLimitExceeded: The levels take too much memory.
         TooLarge: They do; those of fewer rows may not.
     """
+    if not description.has_rep:
+        if description.has_def and np.any(counts != levels):
+            raise CorruptFile("a chunk has more or fewer levels than values")
+        return
     if np.any(counts > levels):
         chunk = int(np.argmax(counts > levels))
         raise CorruptFile(f"{counts[chunk]} values in a chunk of {levels[chunk]} levels")

@@ -287,8 +287,7 @@ class MiniBlockPage:
         sizes = (index.ends - index.starts)[chunks]
         counts = index.counts[chunks]
         levels, buffers = self._parse_chunks(data, starts, sizes)
-        if self.has_rep:
-            check_items(counts, levels, int(sizes.sum()))
+        check_items(self.description, counts, levels, int(sizes.sum()))
         rep, definition = self.description.levels(buffers, levels)
         if wanted is None:
             rows = int((index.first_row[1:][chunks] - index.first_row[:-1][chunks]).sum())

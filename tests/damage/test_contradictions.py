@@ -1,0 +1,236 @@
+"""Pages whose parts contradict each other: no way to read them gives rows that others do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+from files_v2 import ColumnOf, PageOf, write_file
+from support import rewrite_manifest
+
+import lancefs
+from damage.forged_pages import (
+    ITEM,
+    NULLABLE,
+    NUMBER,
+    chunk,
+    flat_of,
+    mini_block,
+    values_page,
+    write_table,
+)
+from lancefs.errors import CorruptFile
+from lancefs.proto import encodings_v2_1_pb2 as pb
+from lancefs.proto import table_pb2
+
+Read = Callable[[lancefs.LanceDataset], object]
+READS: dict[str, Read] = {
+    "all": lambda dataset: dataset.to_table(),
+    "batches": lambda dataset: list(dataset.to_batches(batch_size=3)),
+    "one": lambda dataset: dataset.take([5]),
+    "two": lambda dataset: dataset.take([0, dataset.count_rows() - 1]),
+    "nulls": lambda dataset: dataset.count_rows(filter="a IS NULL"),
+}
+READERS = pytest.mark.parametrize("read", READS.values(), ids=READS)
+
+
+def refuse(path: Path, read: Read, message: str) -> None:
+    """Check that a table is not read, for a reason that a check has found."""
+    with pytest.raises(CorruptFile, match=message) as raised:
+        read(lancefs.open(str(path)))
+    assert not raised.value.is_caught_by_net
+    assert ".lance: a" in str(raised.value)
+
+
+# --- values of another width than their rows ---
+
+
+def zipped(bits: int, values: pb.CompressiveEncoding, rows: int = 8) -> PageOf:
+    """A full-zip page, each row of which takes some bits."""
+    layout = pb.FullZipLayout(
+        bits_per_value=bits,
+        num_items=rows,
+        num_visible_items=rows,
+        value_compression=values,
+        layers=[ITEM],
+    )
+    data = np.arange(rows * bits // 8, dtype="u1").tobytes()
+    return PageOf(rows, pb.PageLayout(full_zip_layout=layout), [data])
+
+
+def pairs_of(values: pb.CompressiveEncoding, validity: bool = False) -> pb.CompressiveEncoding:
+    lists = pb.FixedSizeList(items_per_value=2, values=values, has_validity=validity)
+    return pb.CompressiveEncoding(fixed_size_list=lists)
+
+
+PAIR = pa.array([[1, 2]], pa.list_(pa.int32(), 2))
+
+
+@pytest.mark.parametrize(
+    ("column", "bits", "values"),
+    [
+        (pa.array([1], pa.int32()), 64, flat_of(32)),
+        (pa.array([1], pa.int64()), 32, flat_of(64)),
+        (pa.array([True]), 8, flat_of(1)),
+        (PAIR, 128, pairs_of(flat_of(32))),
+        (PAIR, 128, pairs_of(flat_of(32), validity=True)),
+    ],
+)
+@pytest.mark.parametrize("name", ["all", "batches", "one", "two"])
+def test_values_are_as_wide_as_the_rows_that_hold_them(
+    tmp_path: Path, column: pa.Array, bits: int, values: pb.CompressiveEncoding, name: str
+) -> None:
+    write_table(tmp_path / "t.lance", column, [zipped(bits, values)], 8)
+    refuse(tmp_path / "t.lance", READS[name], "bytes are not|too short for the validity|of 64 bits")
+
+
+# --- layers ---
+
+
+@READERS
+@pytest.mark.parametrize("kind", ["chunks", "zipped", "constant"])
+def test_pages_without_layers_are_refused(tmp_path: Path, kind: str, read: Read) -> None:
+    page = {
+        "chunks": lambda: values_page(8, flat_of(64), bytes(64)),
+        "zipped": lambda: zipped(64, flat_of(64)),
+        "constant": lambda: PageOf(8, pb.PageLayout(constant_layout=pb.ConstantLayout())),
+    }[kind]()
+    layout = getattr(page.encoding, page.encoding.WhichOneof("layout"))
+    del layout.layers[:]
+    write_table(tmp_path / "t.lance", NUMBER, [page], 8)
+    refuse(tmp_path / "t.lance", read, "no layers")
+
+
+# --- levels ---
+
+
+@pytest.mark.parametrize("name", ["all", "nulls"])
+def test_levels_of_a_chunk_are_not_those_of_values_in_another(tmp_path: Path, name: str) -> None:
+    """A level that the first chunk lacks is in the third: in between they would be shifted."""
+    counts, levels = [8, 8, 8], [[0] * 7, [0, 1] * 4, [0] * 9]
+    layout = pb.MiniBlockLayout(
+        def_compression=flat_of(16),
+        value_compression=flat_of(32),
+        layers=[NULLABLE],
+        num_buffers=1,
+        num_items=sum(counts),
+    )
+    chunks = [
+        chunk(len(own), [(2, np.array(own, "<u2").tobytes()), (4, bytes(4 * count))])
+        for own, count in zip(levels, counts, strict=True)
+    ]
+    table = np.array([(len(one) // 8 - 1) << 4 | 3 for one in chunks], "<u4").tobytes()
+    page = PageOf(24, mini_block(layout), [table, b"".join(chunks)])
+    write_table(tmp_path / "t.lance", pa.array([1], pa.int32()), [page], 24)
+    refuse(tmp_path / "t.lance", READS[name], "more or fewer levels than values")
+
+
+def lists_page(lengths: Sequence[int], layers: Sequence[pb.RepDefLayer]) -> PageOf:
+    """A page of the numbers from 0 on, in lists of some lengths; a length of 0 is a null."""
+    rep = [int(at == 0) for length in lengths for at in range(max(1, length))]
+    definition = [length == 0 for length in lengths for _ in range(max(1, length))]
+    items = sum(lengths)
+    layout = pb.MiniBlockLayout(
+        rep_compression=flat_of(16),
+        def_compression=flat_of(16),
+        value_compression=flat_of(32),
+        layers=layers,
+        num_buffers=1,
+        num_items=items,
+        repetition_index_depth=1,
+    )
+    both = [(2, np.array(levels, "<u2").tobytes()) for levels in (rep, definition)]
+    numbers = np.arange(items, dtype="<u4").tobytes()
+    chunks = [chunk(len(rep), [*both, (4, numbers)])]
+    index = np.array([len(lengths), 0], "<u8").tobytes()
+    table = np.array([(len(chunks[0]) // 8 - 1) << 4], "<u4").tobytes()
+    return PageOf(len(lengths), mini_block(layout), [table, chunks[0], index])
+
+
+def members_page(nulls: Sequence[int]) -> PageOf:
+    """A page of members of structs, of which some are null."""
+    layout = pb.MiniBlockLayout(
+        def_compression=flat_of(16),
+        value_compression=flat_of(32),
+        layers=[ITEM, NULLABLE],
+        num_buffers=1,
+        num_items=len(nulls),
+    )
+    parts = [(2, np.array(nulls, "<u2").tobytes()), (4, bytes(4 * len(nulls)))]
+    chunks = [chunk(len(nulls), parts)]
+    table = np.array([(len(chunks[0]) // 8 - 1) << 4], "<u4").tobytes()
+    return PageOf(len(nulls), mini_block(layout), [table, chunks[0]])
+
+
+def rows_of(schema: pa.Schema) -> pa.Table:
+    return pa.table([pa.nulls(1, field.type) for field in schema], schema=schema)
+
+
+def write_members(path: Path, schema: pa.Schema, pages: Sequence[PageOf]) -> None:
+    """Write a table with a column, of which each leaf has a page."""
+    lance.write_dataset(rows_of(schema), str(path), data_storage_version="2.1")
+    (file,) = (path / "data").iterdir()
+    rows = pages[0].rows
+    write_file(file, [ColumnOf([page]) for page in pages], rows)
+
+    def forge(manifest: table_pb2.Manifest) -> None:
+        (fragment,) = manifest.fragments
+        fragment.physical_rows = rows
+        fragment.files[0].file_size_bytes = file.stat().st_size
+
+    rewrite_manifest(path, forge)
+
+
+STRUCT = pa.struct({"x": pa.int32(), "y": pa.int32()})
+NULL_LIST = pb.REPDEF_NULLABLE_LIST
+
+
+@pytest.mark.parametrize("name", ["all", "batches", "one", "two"])
+@pytest.mark.parametrize(
+    ("kind", "pages"),
+    [
+        (STRUCT, [members_page([0, 1] * 4), members_page([1, 0] * 4)]),
+        (STRUCT, [members_page([1] + [0] * 7), members_page([1] * 8)]),
+        (
+            pa.list_(STRUCT),
+            [
+                lists_page([2, 1, 0, 3, 1, 2, 1, 2], [ITEM, ITEM, NULL_LIST]),
+                lists_page([1, 2, 0, 3, 1, 1, 2, 2], [ITEM, ITEM, NULL_LIST]),
+            ],
+        ),
+    ],
+)
+def test_members_lie_in_the_same_structs_and_lists(
+    tmp_path: Path, kind: pa.DataType, pages: Sequence[PageOf], name: str
+) -> None:
+    write_members(tmp_path / "t.lance", pa.schema({"a": kind}), pages)
+    refuse(tmp_path / "t.lance", READS[name], "differ in which lists and nulls they lie in")
+
+
+def test_members_that_lie_in_the_same_lists_are_read(tmp_path: Path) -> None:
+    lengths = [2, 1, 0, 3, 1, 2, 1, 2]
+    pages = [lists_page(lengths, [ITEM, ITEM, NULL_LIST]) for _ in range(2)]
+    write_members(tmp_path / "t.lance", pa.schema({"a": pa.list_(STRUCT)}), pages)
+    read = lancefs.open(str(tmp_path / "t.lance")).to_table()["a"].to_pylist()
+    numbers = iter(range(sum(lengths)))
+    wanted = [[next(numbers) for _ in range(length)] or None for length in lengths]
+    assert read == [
+        None if row is None else [{"x": number, "y": number} for number in row] for row in wanted
+    ]
+
+
+@pytest.mark.parametrize("position", [1 << 32, 0xFFFF << 48])
+def test_a_blob_without_bytes_has_a_level_of_16_bits(tmp_path: Path, position: int) -> None:
+    pair = pb.PackedStruct(bits_per_value=[64, 64], values=flat_of(128))
+    values = pb.CompressiveEncoding(packed_struct=pair)
+    inner = values_page(1, values, np.array([position, 0], "<u8").tobytes())
+    assert isinstance(inner.encoding, pb.PageLayout)
+    blob = pb.BlobLayout(inner_layout=inner.encoding, layers=[NULLABLE])
+    page = PageOf(1, pb.PageLayout(blob_layout=blob), inner.buffers)
+    schema = pa.schema([pa.field("a", pa.large_binary(), metadata={"lance-encoding:blob": "true"})])
+    write_members(tmp_path / "t.lance", schema, [page])
+    refuse(tmp_path / "t.lance", lambda dataset: dataset.to_table(blobs="bytes"), "level of")
