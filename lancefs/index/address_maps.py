@@ -47,6 +47,8 @@ class AddressMap:
     def __init__(self, data: bytes, wanted: Set[int] | None = None) -> None:
         parts = list(_entries(data))
         self.fragments = [number for number, _ in parts]
+        if len(set(self.fragments)) < len(parts):  # rows would be counted twice
+            raise CorruptFile("a map of row addresses names a fragment twice")
         self.bitmaps = [
             (number, _bitmap(number, part))
             for number, part in parts

@@ -165,6 +165,7 @@ class _Counting:
         is_own = is_among(named.fragments, segment.covered)
         own = np.searchsorted(segment.covered, named.fragments[is_own])
         _check_offsets(segment, own, named.highest[is_own], physical)
+        _check_counts(segment, own, named.counts[is_own], physical)
         counts = np.zeros(len(physical), np.int64)
         counts[own] = named.counts[is_own]
         wanted = physical - counts if is_rest else counts
@@ -330,6 +331,25 @@ def _check_offsets(segment: IndexSegment, own: Ints, highest: Ints, physical: In
     if is_beyond.any():
         first = int(is_beyond.argmax())
         raise _beyond(segment, segment.covered[own[first]], highest[first], physical[own[first]])
+
+
+def _check_counts(segment: IndexSegment, own: Ints, counts: Ints, physical: Ints) -> None:
+    """Refuse more rows than a fragment has, which different values cannot have.
+
+    Args:
+        segment: The segment.
+        own: Positions of fragments among those that it covers.
+        counts: How many rows it names in each of them.
+        physical: The rows of each covered fragment.
+    """
+    are_many = counts > physical[own]
+    if are_many.any():
+        first = int(are_many.argmax())
+        number, rows = segment.covered[own[first]], physical[own[first]]
+        raise CorruptFile(
+            f"the index {segment.index.name} names {counts[first]} rows of fragment {number}, "
+            f"which has {rows}"
+        )
 
 
 def _by_fragment(tallies: RowTallies) -> RowTallies:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import struct
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyroaring
 import pytest
 from histories import OPERATIONS, SCHEMA, create
 from rewriting import index_file, rewrite
@@ -67,13 +69,23 @@ def renumber(table: Path, change: Change) -> None:
 
 def exchange_bitmaps(table: Path) -> None:
     """Exchange the rows of two values in the index over `cat`."""
+    change_bitmaps(table, lambda maps: [*maps[:2], maps[3], maps[2], *maps[4:]])
+
+
+def change_bitmaps(table: Path, change: Callable[[list[bytes]], list[bytes]]) -> None:
+    """Change the rows of all values in the index over `cat`."""
 
     def changed(rows: pa.Table) -> pa.Table:
-        maps = rows["bitmaps"].to_pylist()
-        maps[2], maps[3] = maps[3], maps[2]
+        maps = change(rows["bitmaps"].to_pylist())
         return rows.set_column(1, "bitmaps", pa.array(maps, pa.binary()))
 
     rewrite(index_file(table, "cat_idx", "bitmap_page_lookup.lance"), changed)
+
+
+def each_entry_twice(maps: list[bytes]) -> list[bytes]:
+    return [
+        (2 * int.from_bytes(one[:4], "little")).to_bytes(4, "little") + 2 * one[4:] for one in maps
+    ]
 
 
 def other_row(numbers: np.ndarray, at: int) -> None:
@@ -157,6 +169,29 @@ def test_rows_in_the_bitmap_of_another_value_are_noticed(
     assert found.equals(dataset.to_table(COLUMNS, "cat = 'c1'", use_index=False))
     assert "cat_idx is not used" in caplog.text
     assert len(checked(table, ["cat = 'c1'", "cat = 'c2'"], caplog)) >= 1
+
+
+def test_a_bitmap_that_names_a_fragment_twice_counts_no_row_twice(
+    table: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    change_bitmaps(table, each_entry_twice)
+    (warning,) = checked(table, ["cat = 'c1'", "cat > 'c1'"], caplog)
+    assert "names a fragment twice" in warning
+
+
+def test_no_more_rows_are_counted_than_a_fragment_has(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All rows are in the bitmap of each value, of which few are counted, or all others."""
+    path = tmp_path / "t.lance"
+    rows = pa.table({"cat": [0, 1, 2, 3, 4] * 20})
+    lance.write_dataset(rows, path).create_scalar_index("cat", "BITMAP", name="cat_idx")
+    every = pyroaring.BitMap(range(100)).serialize()
+    change_bitmaps(path, lambda maps: [struct.pack("<III", 1, 0, len(every)) + every] * len(maps))
+    for filter, expected in (("cat IN (1, 2)", 40), ("cat > 1", 60)):
+        caplog.clear()
+        assert lancefs.open(path).count_rows(filter) == expected
+        assert "cat_idx is not used" in caplog.text
 
 
 def test_another_index_answers_in_place_of_the_wrong_one(table: Path) -> None:

@@ -107,6 +107,9 @@ def test_vectors_that_are_all_sign_have_exact_distances(
         ({"rotation_type": "wheel"}, UnsupportedFeature),
         ({"fast_rotation_signs": [1, 2]}, CorruptFile),
         ({"fast_rotation_signs": "none"}, CorruptFile),
+        ({"fast_rotation_signs": 2**70}, CorruptFile),
+        ({"fast_rotation_signs": 2**40}, CorruptFile),  # Python would make so many bytes
+        ({"fast_rotation_signs": [256] * 8}, CorruptFile),
     ],
 )
 def test_codes_that_are_not_known_are_refused(

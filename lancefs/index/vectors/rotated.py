@@ -18,7 +18,7 @@ from lancefs.errors import CorruptFile
 from lancefs.index.files import IndexReader
 from lancefs.index.vectors.codes import Codes, Compare, matrix_of_lists
 from lancefs.index.vectors.distances import Floats, Metric, Vectors, products, squared_lengths
-from lancefs.index.vectors.tensors import read_tensor, storage_metadata, whole_number
+from lancefs.index.vectors.tensors import bytes_in, read_tensor, storage_metadata, whole_number
 
 # Rows whose signs are stored together, and which of them a byte has: one in each half.
 _BLOCK_ROWS = 32
@@ -189,11 +189,10 @@ class _Signs:
 
     def __init__(self, file: IndexReader, metadata: Mapping[str, Any], dimension: int) -> None:
         width = -(-dimension // 8)
-        try:
-            signs = np.frombuffer(bytes(metadata["fast_rotation_signs"]), np.uint8)
-            by_round = signs.reshape(_ROUNDS, width)
-        except (LookupError, TypeError, ValueError) as error:
-            raise file.damage("the signs of the rotation are not as many as its numbers") from error
+        signs = np.frombuffer(bytes_in(file, metadata, "fast_rotation_signs"), np.uint8)
+        if len(signs) != _ROUNDS * width:
+            raise file.damage("the signs of the rotation are not as many as its numbers")
+        by_round = signs.reshape(_ROUNDS, width)
         bits = np.unpackbits(by_round, axis=1, count=dimension, bitorder="little")
         self._signs = np.where(bits, np.float32(-1), np.float32(1))
         self._power = 1 << (dimension.bit_length() - 1)

@@ -55,12 +55,24 @@ def tensor_in(file: IndexReader, metadata: Mapping[str, Any], key: str) -> Vecto
         CorruptFile: There is no tensor.
         UnsupportedFeature: The numbers are of a type that is not known.
     """
-    try:
-        data = bytes(metadata[key])
-    except (LookupError, TypeError, ValueError) as error:
-        raise file.damage(f"{key} of the stored vectors does not hold bytes") from error
+    data = bytes_in(file, metadata, key)
     with locating(file.url, key):
         return matrix_of(parse_message(vectors_pb2.Tensor(), data))
+
+
+def bytes_in(file: IndexReader, metadata: Mapping[str, Any], key: str) -> bytes:
+    """Return bytes of the description of how vectors are stored, which lists them as numbers.
+
+    Raises:
+        CorruptFile: There is no such list.
+    """
+    listed = metadata.get(key)
+    try:
+        if isinstance(listed, list):  # of a number, Python would make so many bytes
+            return bytes(listed)
+    except (TypeError, ValueError) as error:
+        raise file.damage(f"{key} of the stored vectors does not hold bytes") from error
+    raise file.damage(f"{key} of the stored vectors is {str(listed)[:40]!r}, bytes were expected")
 
 
 def matrix_of(tensor: vectors_pb2.Tensor) -> Vectors:
