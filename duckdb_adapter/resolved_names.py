@@ -153,11 +153,15 @@ class ResolvedName:
         if isinstance(rows, pa.Table):
             return partial(TableSource, rows)
         scanned = rows.for_scan(needs_all_rows(self.statement))
-        return partial(LanceSource, scanned, is_alone=self._is_alone)
+        return partial(LanceSource, scanned, is_alone=self._is_alone, is_filtered=self._is_filtered)
 
     def _is_alone(self) -> bool:
         """Whether the statement reads no other table, and more than what its conditions need."""
         return self.uses is not None and self.uses.query.reads_alone()
+
+    def _is_filtered(self) -> bool:
+        """Whether the statement joins a part of the rows, as far as comparisons in it tell."""
+        return self.uses is not None and self.uses.tests_constants
 
 
 def resolve_name(name: str, storage: Storage) -> ResolvedName | None:

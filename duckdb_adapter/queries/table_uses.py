@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckdb_adapter.lake_names import LakeTable
+from duckdb_adapter.queries.constant_tests import tests_constants
 from duckdb_adapter.queries.join_keys import join_keys
 from duckdb_adapter.queries.limits import LimitedRange, limited_range
 from duckdb_adapter.queries.members import UsedColumns, used_columns
@@ -71,6 +72,11 @@ class TableUses:
     def join_keys(self) -> frozenset[str]:
         """The columns that it joins the table by."""
         return join_keys(self.query)
+
+    @cached_property
+    def tests_constants(self) -> bool:
+        """Whether it joins rows of the table for which a comparison with constants is true."""
+        return tests_constants(self.query)
 
     @cached_property
     def limited_range(self) -> LimitedRange | None:

@@ -49,7 +49,8 @@ _COUNT_FIELD = pa.field(COUNT_COLUMN, pa.null())
 # just stops asking, and each of its threads may have asked once by then.
 _FIRST_ROWS = (2 * 1024, 8 * 1024)
 # How many rows the batches of a long table have: each batch costs some Python, in which no other
-# thread decodes. A table is long if each of DuckDB's threads gets so many batches at least.
+# thread decodes. Of a shorter table they are shorter: each of DuckDB's threads gets so many batches
+# at least.
 LONG_ROWS = 256 * 1024
 _MIN_SHARE = 4
 # From this number of rows on, threads decode the first rows as well if all rows are needed.
@@ -404,9 +405,10 @@ class Rows(RowSource):
         yield from self._scanned(columns, offset=done, batch_size=self._long_size())
 
     def _long_size(self) -> int | None:
-        """Return how many rows batches have of a table that is long; None of others."""
-        shared = LONG_ROWS * _MIN_SHARE * (os.cpu_count() or 1)
-        return LONG_ROWS if (self.known_count() or 0) >= shared else None
+        """Return how many rows batches have of a table that is not short; None of others."""
+        rows, least = self.known_count() or 0, _MIN_SHARE * (os.cpu_count() or 1)
+        lengths = range(LONG_ROWS, BATCH_ROWS, -BATCH_ROWS)
+        return next((length for length in lengths if rows >= length * least), None)
 
     @property
     def _has_small_fragments(self) -> bool:

@@ -21,6 +21,9 @@ from duckdb_adapter.planned_scans import note_scan
 from duckdb_adapter.sources.predicates import is_selective, predicate_columns, to_arrow_expression
 from duckdb_adapter.sources.rows import RowSource
 
+# The share of rows that DuckDB takes a scan for that it gives a filter.
+_FILTERED_SHARE = 0.2
+
 
 class LanceSource(ArrowScanSource):
     """Rows as DuckDB 2.0's scan reads them best: with row counts and exact filters.
@@ -29,17 +32,22 @@ class LanceSource(ArrowScanSource):
         rows: The rows of a table, or of several; see `RowSource.for_scan`.
         on_bind: Called when DuckDB has the source, before it reads anything.
         is_alone: Returns whether the query reads nothing else, and more than what filters need.
+        is_filtered: Returns whether the query joins the rows that pass a filter.
     """
 
     schema_is_stable = True
 
     def __init__(
-        self, rows: RowSource, on_bind: Callable[[], None], is_alone: Callable[[], bool]
+        self,
+        rows: RowSource,
+        on_bind: Callable[[], None],
+        is_alone: Callable[[], bool],
+        is_filtered: Callable[[], bool],
     ) -> None:
         super().__init__(rows)
         self._rows = rows
         self._on_bind = on_bind
-        self._is_alone = is_alone
+        self._is_alone, self._is_filtered = is_alone, is_filtered
         self._planned = None if rows.table is None else note_scan(rows.table)
         # DuckDB asks whether a filter is accepted, and then for the rows that it keeps.
         self._filters: WeakKeyDictionary[Any, pc.Expression] = WeakKeyDictionary()
@@ -57,7 +65,11 @@ class LanceSource(ArrowScanSource):
     @reraise_interrupts
     def rows(self) -> int | None:
         self._on_bind()
-        return self._rows.known_count()
+        count = self._rows.known_count()
+        if not count or not self._is_filtered():
+            return count
+        # DuckDB puts joins in order by this number, before it asks for filters.
+        return max(int(count * _FILTERED_SHARE), 1)
 
     @reraise_interrupts
     def accepts(self, predicate: Any) -> bool:

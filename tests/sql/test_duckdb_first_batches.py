@@ -89,3 +89,30 @@ def test_filtered_batches_are_long_where_all_rows_are_needed(
     monkeypatch.setattr(rows, "_MIN_SHARE", 0)  # any table is long
     assert connect("install").execute(query.format(t=f"'{table}'")).fetchone() is not None
     assert sizes == [rows.LONG_ROWS if is_long else None]
+
+
+@pytest.mark.parametrize(
+    ("rows_of_table", "threads", "length"),
+    [
+        (2_097_152, 2, 256 * 1024),
+        (2_097_151, 2, 192 * 1024),
+        (1_100_000, 2, 128 * 1024),
+        (1_000_000, 2, None),
+        (1_000_000, 1, 192 * 1024),
+        (8_000_000, 8, 192 * 1024),
+    ],
+)
+def test_batches_are_as_long_as_each_thread_gets_four(
+    table: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rows_of_table: int,
+    threads: int,
+    length: int | None,
+) -> None:
+    sizes: list[int | None] = []
+    note_scans(monkeypatch, lambda options: sizes.append(options.get("batch_size")))
+    monkeypatch.setattr(rows.Rows, "known_count", lambda _: rows_of_table)
+    monkeypatch.setattr(rows.os, "cpu_count", lambda: threads)
+    query = f"SELECT sum(half) FROM '{table}'"
+    assert connect("install").execute(query).fetchone() == (ROWS * (ROWS - 1) / 2,)
+    assert sizes == [length]
