@@ -80,6 +80,11 @@ class BoundTable(NamedTuple):
         """Whether values may stand for rows, and it is worth while to find them out."""
         return self.is_of_statement and are_values_cached(self.rows)
 
+    @property
+    def takes_encoded_lists(self) -> bool:
+        """Whether lists of strings may come with dictionaries."""
+        return self.is_first and self.rows.has_lists and self.uses.takes_encoded_lists
+
     def with_used_columns(self, rows: Rows) -> Rows:
         """Return rows of many columns with those alone that the statement names."""
         if self.is_view or not self.is_first or len(rows.schema) < _MANY_COLUMNS:
@@ -202,6 +207,8 @@ def _scanned(table: BoundTable) -> Replacement:
         rows = FilteredRows(dataset, used, conditions, table.context.use)
     elif used != UsedColumns():
         rows = MemberRows(dataset, used)
+    if table.takes_encoded_lists:
+        rows = rows.with_encoded_lists()
     # Before DuckDB 2.0, which aggregates below joins, groups by strings are quicker.
     rows = table.with_used_columns(rows)
     grouped = group_by_codes(rows, table.uses.query) if table.is_first and is_new() else rows

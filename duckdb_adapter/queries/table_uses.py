@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from duckdb_adapter.lake_names import LakeTable
 from duckdb_adapter.queries.constant_tests import tests_constants
+from duckdb_adapter.queries.encoded_lists import takes_encoded_lists
 from duckdb_adapter.queries.join_keys import join_keys
 from duckdb_adapter.queries.limits import LimitedRange, limited_range
 from duckdb_adapter.queries.members import UsedColumns, used_columns
@@ -77,6 +78,11 @@ class TableUses:
     def tests_constants(self) -> bool:
         """Whether it joins rows of the table for which a comparison with constants is true."""
         return tests_constants(self.query)
+
+    @cached_property
+    def takes_encoded_lists(self) -> bool:
+        """Whether lists of strings may come with dictionaries."""
+        return takes_encoded_lists(self.query)
 
     @cached_property
     def limited_range(self) -> LimitedRange | None:

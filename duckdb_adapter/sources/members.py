@@ -93,7 +93,11 @@ class MemberRows(Rows):
         """Return the paths of members of a struct whose strings are stored with dictionaries."""
         paths = (f"{name}.{member}" for member in self._used.members[name])
         read = {path: self.dataset.opened.column(path) for path in paths}
-        values = [field for path, field in read.items() if path not in self._used.tested]
+        values = [
+            field
+            for path, field in read.items()
+            if path not in self._used.tested and (self._encodes_lists or not field.children)
+        ]
         found = {field.id for field in self._with_dictionaries(values)}
         return frozenset(path for path, field in read.items() if field.id in found)
 
@@ -107,6 +111,7 @@ class MemberRows(Rows):
         self, names: Sequence[str], needed: Sequence[str], filter: pc.Expression
     ) -> Iterator[pa.RecordBatch]:
         whole = Rows(self.dataset)
+        whole = whole.with_encoded_lists() if self._encodes_lists else whole
         whole = whole.for_scan(self._needs_all) if self._is_for_scan else whole
         for batch in whole.batches(list(dict.fromkeys([*names, *needed])), (filter,)):
             arrays = dict(zip(batch.schema.names, batch.columns, strict=True))

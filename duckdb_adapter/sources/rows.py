@@ -31,7 +31,7 @@ from duckdb_adapter.sources.replacement import READER, Replacement, TableOf
 from duckdb_adapter.stream_errors import without_traceback
 from duckdb_adapter.version_cache import forget
 from lancefs.datafile.fields import Field
-from lancefs.datafile.logical_types import decimal64_type, has_type
+from lancefs.datafile.logical_types import decimal64_type, has_type, is_list
 from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.forks import Lock, cached_property
 from lancefs.lance_dataset import LanceDataset
@@ -203,6 +203,16 @@ class DuckDBColumns:
             nested_encoded=frozenset(self.nested),
         )
 
+    @cached_property
+    def with_plain_lists(self) -> DuckDBColumns:
+        """The columns of a table, none of whose lists come with dictionaries."""
+        return replace(self, nested={}, nested_types={}) if self.nested else self
+
+    @cached_property
+    def has_lists(self) -> bool:
+        """Whether there are lists, also in structs."""
+        return any(has_type(kind, is_list) for kind in self.schema.types)
+
 
 _COLUMNS: WeakKeyDictionary[OpenVersion, DuckDBColumns] = WeakKeyDictionary()
 _LOCK = Lock()
@@ -223,7 +233,7 @@ class Rows(RowSource):
     def __init__(self, dataset: LanceDataset, encodes: bool = True) -> None:
         self.dataset = dataset
         self._encodes = encodes
-        self._is_for_scan = self._needs_all = False
+        self._is_for_scan = self._needs_all = self._encodes_lists = False
 
     @property
     def table(self) -> LanceDataset:
@@ -250,12 +260,19 @@ class Rows(RowSource):
 
     def _described(self) -> DuckDBColumns:
         """Describe the columns; those of a whole version once for all queries."""
-        version, shown = self.dataset.opened, self.dataset.schema
-        is_whole = self._encodes and shown is version.shown_schema
+        version = self.dataset.opened
+        is_whole = self._encodes and self.dataset.schema is version.shown_schema
         with _LOCK:
-            known = _COLUMNS.get(version) if is_whole else None
-        if known is not None:
-            return known
+            found = _COLUMNS.get(version) if is_whole else None
+        if found is None:
+            found = self._described_newly()
+            if is_whole:
+                with _LOCK:
+                    _COLUMNS[version] = found
+        return found if self._encodes_lists else found.with_plain_lists
+
+    def _described_newly(self) -> DuckDBColumns:
+        version, shown = self.dataset.opened, self.dataset.schema
         own = next((name for name in shown.names if fold(name) == COUNT_COLUMN), None)
         if own is not None:
             raise UnsupportedFeature(
@@ -273,11 +290,7 @@ class Rows(RowSource):
             if field.name not in version.named_fields or field.type != known.type
         )
         schema = pa.schema([_COUNT_FIELD, *columns])
-        found = DuckDBColumns(schema, encoded, changed, {name: name for name in nested}, types)
-        if is_whole:
-            with _LOCK:
-                _COLUMNS[version] = found
-        return found
+        return DuckDBColumns(schema, encoded, changed, {name: name for name in nested}, types)
 
     def _encoded_columns(self) -> tuple[frozenset[str], frozenset[str]]:
         """The columns of strings that come dictionary-encoded, and those of lists whose items do.
@@ -311,6 +324,21 @@ class Rows(RowSource):
         """Return the rows with columns as expressions in SQL of the same values."""
         other = copy(self)
         other.expressions = expressions
+        return other
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether there are lists, also in structs."""
+        return self._known_columns.has_lists
+
+    def with_encoded_lists(self) -> Self:
+        """Return the rows with dictionaries in lists, where data files have them.
+
+        For statements that take such lists right, see `queries.encoded_lists`.
+        """
+        other = copy(self)
+        other._encodes_lists = True
+        other._known_columns = other._described()
         return other
 
     def with_columns(self, names: Collection[str]) -> Self:
