@@ -67,6 +67,7 @@ def pairs_of(values: pb.CompressiveEncoding, validity: bool = False) -> pb.Compr
     return pb.CompressiveEncoding(fixed_size_list=lists)
 
 
+NULL_LIST = pb.REPDEF_NULLABLE_LIST
 PAIR = pa.array([[1, 2]], pa.list_(pa.int32(), 2))
 
 
@@ -129,6 +130,36 @@ def test_levels_of_a_chunk_are_not_those_of_values_in_another(tmp_path: Path, na
     refuse(tmp_path / "t.lance", READS[name], "more or fewer levels than values")
 
 
+@pytest.mark.parametrize("log", [3, 11])  # a few rows are read by kernels of their own
+@pytest.mark.parametrize("name", ["all", "batches", "nulls"])
+def test_values_of_a_chunk_of_lists_are_not_those_of_another(
+    tmp_path: Path, log: int, name: str
+) -> None:
+    """The first chunk of lists has a value too few, the third one too many."""
+    count, lists = 1 << log, (1 << log) + 2
+    layout = pb.MiniBlockLayout(
+        rep_compression=flat_of(16),
+        def_compression=flat_of(16),
+        value_compression=flat_of(32),
+        layers=[ITEM, NULL_LIST],
+        num_buffers=1,
+        num_items=3 * count,
+        repetition_index_depth=1,
+    )
+    chunks = []
+    for visible in (count + 1, count, count - 1):
+        rep, definition = np.ones(lists, "<u2"), np.arange(lists) >= visible
+        numbers = np.arange(count, dtype="<u4") + count * len(chunks)
+        levels = [(2, rep.tobytes()), (2, definition.astype("<u2").tobytes())]
+        chunks.append(chunk(lists, [*levels, (4, numbers.tobytes())]))
+    table = np.array([(len(one) // 8 - 1) << 4 | log for one in chunks], "<u4").tobytes()
+    index = np.array([lists, 0] * 3, "<u8").tobytes()
+    page = PageOf(3 * lists, mini_block(layout), [table, b"".join(chunks), index])
+    kind = pa.list_(pa.int32())
+    write_table(tmp_path / "t.lance", pa.array([[1]], kind), [page], 3 * lists)
+    refuse(tmp_path / "t.lance", READS[name], "whose levels tell of|has other rows or values than")
+
+
 def lists_page(lengths: Sequence[int], layers: Sequence[pb.RepDefLayer]) -> PageOf:
     """A page of the numbers from 0 on, in lists of some lengths; a length of 0 is a null."""
     rep = [int(at == 0) for length in lengths for at in range(max(1, length))]
@@ -186,7 +217,6 @@ def write_members(path: Path, schema: pa.Schema, pages: Sequence[PageOf]) -> Non
 
 
 STRUCT = pa.struct({"x": pa.int32(), "y": pa.int32()})
-NULL_LIST = pb.REPDEF_NULLABLE_LIST
 
 
 @pytest.mark.parametrize("name", ["all", "batches", "one", "two"])

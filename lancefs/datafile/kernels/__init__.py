@@ -36,6 +36,7 @@ from lancefs.datafile.kernels.library import kernels_in_use as kernels_in_use
 from lancefs.datafile.kernels.lists import find_rows as find_rows
 from lancefs.datafile.kernels.lists import split_lists as split_lists
 from lancefs.datafile.kernels.lists import tally_levels as tally_levels
+from lancefs.datafile.kernels.lists import tally_parts as tally_parts
 from lancefs.datafile.kernels.lookup import take as take
 from lancefs.datafile.kernels.lookup import take_strings as take_strings
 from lancefs.datafile.kernels.lz4 import decompress_lz4 as decompress_lz4

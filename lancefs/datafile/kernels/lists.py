@@ -51,6 +51,39 @@ def _compiled_tally_levels(levels: npt.NDArray[np.uint16], limit: int) -> tuple[
     return int(highest[0]), count
 
 
+def tally_parts(levels: npt.NDArray[np.uint16], sizes: Ints, limit: int) -> Ints:
+    """Count the levels of parts.
+
+    Args:
+        levels: One level per item.
+        sizes: Number of items of each part; the parts follow each other.
+        limit: The highest level to count, from 0.
+
+    Returns:
+        The number of levels of each part up to the limit.
+
+    Raises:
+        CorruptFile: The parts have more items than there are, or fewer than none.
+    """
+    if len(sizes) and (sizes.min() < 0 or sizes.sum(dtype=np.float64) > len(levels)):
+        raise CorruptFile(f"parts of more than the {len(levels)} levels that there are")
+    seen = np.zeros(len(levels) + 1, np.int64)
+    np.cumsum(levels <= limit, out=seen[1:])
+    ends = np.cumsum(sizes)
+    counts: Ints = seen[ends] - seen[ends - sizes]
+    return counts
+
+
+_c_tally_parts = c_function("tally_parts", "levels number ints number number out")
+
+
+@twin_of(tally_parts)
+def _compiled_tally_parts(levels: npt.NDArray[np.uint16], sizes: Ints, limit: int) -> Ints:
+    counts = np.empty(len(sizes), np.int64)
+    _c_tally_parts(levels, len(levels), sizes, len(sizes), limit, counts)
+    return counts
+
+
 def find_rows(rep: npt.NDArray[np.uint16], top: int, rows: Ints) -> Ints:
     """Find the first item of each of some rows.
 

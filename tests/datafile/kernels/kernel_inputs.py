@@ -189,6 +189,15 @@ def counted_levels(draw: st.DrawFn) -> Arguments:
 
 
 @st.composite
+def levels_of_parts(draw: st.DrawFn) -> Arguments:
+    levels, limit = draw(counted_levels())
+    sizes = draw(st.lists(st.sampled_from([0, 1, 7, 511, 600]), max_size=5))
+    if draw(st.integers(0, 9)) == 0:
+        sizes.append(draw(st.sampled_from([-1, 1 << 40, (1 << 63) - 1])))
+    return levels, np.array(sizes, np.int64), max(limit, 0)
+
+
+@st.composite
 def rows_of_items(draw: st.DrawFn) -> Arguments:
     source = draw(generators())
     size, top = draw(st.sampled_from([0, 1, 7, 511, 512, 513, 3000])), draw(st.integers(1, 3))
@@ -489,6 +498,7 @@ PAIRS = {
     "read_widths": (bitpacking.read_widths, inline_widths()),
     "unpack_buffers": (bitpacking.unpack_buffers, packed_buffers()),
     "tally_levels": (lists.tally_levels, counted_levels()),
+    "tally_parts": (lists.tally_parts, levels_of_parts()),
     "find_rows": (lists.find_rows, rows_of_items()),
     "find_items": (items.find_items, zipped_rows()),
     "split_lists": (lists.split_lists, list_levels()),

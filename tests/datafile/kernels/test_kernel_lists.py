@@ -38,6 +38,14 @@ def test_levels_are_counted_and_their_highest_is_told() -> None:
     assert kernels.tally_levels(levels[:0], 1) == (0, 0)
 
 
+def test_levels_are_counted_part_by_part() -> None:
+    levels = np.array([0, 2, 1, 5, 1], np.uint16)
+    assert kernels.tally_parts(levels, np.array([2, 0, 3]), 1).tolist() == [1, 0, 2]
+    for sizes in ([2, 4], [-1, 3]):
+        with pytest.raises(CorruptFile, match="more than the 5 levels"):
+            kernels.tally_parts(levels, np.array(sizes), 1)
+
+
 def test_rows_are_found_by_their_numbers_and_their_end() -> None:
     rep = np.array([2, 0, 1, 2, 2, 1], np.uint16)
     assert kernels.find_rows(rep, 2, np.array([0, 1, 1, 2, 3])).tolist() == [0, 3, 3, 4, 6]

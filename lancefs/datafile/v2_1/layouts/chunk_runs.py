@@ -27,6 +27,7 @@ from lancefs.datafile.v2_1.layouts.miniblock_chunks import (
     MiniBlock,
     check_items,
     check_rows,
+    check_visible,
 )
 from lancefs.datafile.v2_1.levels import DecodedPage, check_levels
 from lancefs.errors import CorruptFile
@@ -195,6 +196,7 @@ def _decode_all(
     buffers = [Chunked(data, *bounds) for bounds in zip(begins, ends, strict=True)]
     check_items(description, counts, levels, len(data))
     rep, definition = description.levels(buffers, levels)
+    check_visible(description, definition, levels, counts)
     encoding = description.layout.value_compression
     values = first.make(Chunks(encoding, buffers, counts, dictionary, None))
     return DecodedPage(

@@ -16,10 +16,11 @@ import numpy as np
 from lancefs.datafile.blocks import Block, FixedWidth, Ints
 from lancefs.datafile.buffers import reserve
 from lancefs.datafile.container import Page
+from lancefs.datafile.kernels import tally_parts
 from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.encodings.dictionary import PageDictionaries, look_up
 from lancefs.datafile.v2_1.encodings.registry import Chunked
-from lancefs.datafile.v2_1.levels import LEVEL_BYTES, Level, parse_layers
+from lancefs.datafile.v2_1.levels import LEVEL_BYTES, Level, parse_layers, visible_levels
 from lancefs.errors import CorruptFile
 from lancefs.forks import cached_property
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, MiniBlockLayout
@@ -205,6 +206,31 @@ def check_items(description: MiniBlock, counts: Ints, levels: Ints, stored: int)
         chunk = int(np.argmax(counts > levels))
         raise CorruptFile(f"{counts[chunk]} values in a chunk of {levels[chunk]} levels")
     reserve(LEVEL_BYTES * int(levels.sum()), stored)
+
+
+def check_visible(
+    description: MiniBlock, definition: Level | None, levels: Ints, counts: Ints
+) -> None:
+    """Check that each chunk of lists has a value for each of its visible items.
+
+    Values that a chunk lacks and another one has too many would be shifted in between.
+
+    Args:
+        description: The description of the page.
+        definition: The definition levels of all chunks; None where all are 0.
+        levels: Number of levels of each chunk.
+        counts: Number of values in each chunk.
+
+    Raises:
+        CorruptFile: A chunk has more values, or fewer.
+    """
+    if not description.has_rep or definition is None or len(counts) < 2:
+        return  # one chunk is checked as a page is; without nulls, `check_items` is enough
+    visible = tally_parts(definition, levels, visible_levels(description.layers))
+    wrong = np.flatnonzero(visible != counts)
+    if len(wrong):
+        at = wrong[0]
+        raise CorruptFile(f"{counts[at]} values in a chunk whose levels tell of {visible[at]}")
 
 
 def _levels(encoding: CompressiveEncoding, buffer: Chunked, counts: Ints) -> Level:

@@ -33,6 +33,7 @@ from lancefs.datafile.v2_1.layouts.miniblock_chunks import (
     MiniBlock,
     check_items,
     check_rows,
+    check_visible,
 )
 from lancefs.datafile.v2_1.levels import DecodedPage, Level
 from lancefs.errors import CorruptFile
@@ -289,6 +290,7 @@ class MiniBlockPage:
         levels, buffers = self._parse_chunks(data, starts, sizes)
         check_items(self.description, counts, levels, int(sizes.sum()))
         rep, definition = self.description.levels(buffers, levels)
+        check_visible(self.description, definition, levels, counts)
         if wanted is None:
             rows = int((index.first_row[1:][chunks] - index.first_row[:-1][chunks]).sum())
         else:
