@@ -26,6 +26,7 @@ from damage.forged_pages import (
 from lancefs.errors import CorruptFile
 from lancefs.proto import encodings_v2_1_pb2 as pb
 from lancefs.proto import table_pb2
+from lancefs.table.validity_columns import reduced
 
 Read = Callable[[lancefs.LanceDataset], object]
 READS: dict[str, Read] = {
@@ -182,12 +183,14 @@ def lists_page(lengths: Sequence[int], layers: Sequence[pb.RepDefLayer]) -> Page
     return PageOf(len(lengths), mini_block(layout), [table, chunks[0], index])
 
 
-def members_page(nulls: Sequence[int]) -> PageOf:
+def members_page(
+    nulls: Sequence[int], layers: Sequence[pb.RepDefLayer] = (ITEM, NULLABLE)
+) -> PageOf:
     """A page of members of structs, of which some are null."""
     layout = pb.MiniBlockLayout(
         def_compression=flat_of(16),
         value_compression=flat_of(32),
-        layers=[ITEM, NULLABLE],
+        layers=layers,
         num_buffers=1,
         num_items=len(nulls),
     )
@@ -203,10 +206,14 @@ def rows_of(schema: pa.Schema) -> pa.Table:
 
 def write_members(path: Path, schema: pa.Schema, pages: Sequence[PageOf]) -> None:
     """Write a table with a column, of which each leaf has a page."""
+    write_columns(path, schema, [ColumnOf([page]) for page in pages], pages[0].rows)
+
+
+def write_columns(path: Path, schema: pa.Schema, columns: Sequence[ColumnOf], rows: int) -> None:
+    """Write a table with a column, of which each leaf has a column of the file."""
     lance.write_dataset(rows_of(schema), str(path), data_storage_version="2.1")
     (file,) = (path / "data").iterdir()
-    rows = pages[0].rows
-    write_file(file, [ColumnOf([page]) for page in pages], rows)
+    write_file(file, columns, rows)
 
     def forge(manifest: table_pb2.Manifest) -> None:
         (fragment,) = manifest.fragments
@@ -239,6 +246,27 @@ def test_members_lie_in_the_same_structs_and_lists(
 ) -> None:
     write_members(tmp_path / "t.lance", pa.schema({"a": kind}), pages)
     refuse(tmp_path / "t.lance", READS[name], "differ in which lists and nulls they lie in")
+
+
+def test_pages_of_members_may_end_in_different_rows(tmp_path: Path) -> None:
+    """The first rows have no nulls of the outer struct: a page of theirs has no level for these."""
+    rows = 8000  # of fewer, kernels read the levels of all pages
+    levels = [0, 1] * (rows // 4) + [2, 1] * (rows // 4)
+    both, inner = (ITEM, NULLABLE, NULLABLE), (ITEM, NULLABLE, ITEM)
+    parts = (levels[: rows // 2], inner), (levels[rows // 2 :], both)
+    columns = [
+        ColumnOf([members_page(levels, both)]),
+        ColumnOf([members_page(part, kinds) for part, kinds in parts]),
+    ]
+    write_columns(tmp_path / "t.lance", pa.schema({"a": pa.struct({"s": STRUCT})}), columns, rows)
+    dataset = lancefs.open(str(tmp_path / "t.lance"))
+    values = [{"s": {"x": 0, "y": 0}}, {"s": None}, None]
+    assert dataset.to_table()["a"].to_pylist() == [values[level] for level in levels]
+    assert dataset.count_rows(filter="a IS NULL") == rows // 4
+    field = dataset.manifest.fields[0]
+    (reader,) = dataset.opened.readers
+    (array,) = reader.read(reduced(reader, [field], {field.id}), [(0, rows)])
+    assert array.is_null().to_pylist() == [level == 2 for level in levels]
 
 
 def test_members_that_lie_in_the_same_lists_are_read(tmp_path: Path) -> None:
