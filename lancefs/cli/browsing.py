@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import unquote
 
 from lancefs.cli.exits import Failure
 from lancefs.cli.target import Target
-from lancefs.errors import LanceError
+from lancefs.errors import LanceError, ReadFailed
+from lancefs.masking import mask_secrets
 from lancefs.storage import Store
+from lancefs.storage.web import split_query
 from lancefs.table.base_paths import confine
 from lancefs.table.fragments import sum_known
 from lancefs.table.manifest import read_manifest
@@ -75,16 +78,27 @@ def split_at_table(target: Target) -> tuple[Target, str]:
     Raises:
         Failure: There is nothing at the path.
     """
-    store, below = target.store, ""
-    for _ in range(_MAX_PARENTS):
-        parent, slash, name = store.root.rpartition("/")
-        if not slash:
+    below = ""
+    for store, name in _parents(target.store):
+        below = f"{name}/{below}".rstrip("/")
+        try:
+            is_table = VERSIONS in store.names()
+        except ReadFailed:  # what lies above a path need not be listable
             break
-        store, below = Store(store.fs, parent), f"{name}/{below}".rstrip("/")
-        if parent and VERSIONS in store.names():
-            return Target(store.url(), Ref(), target.options, target.rules), below
+        if is_table:
+            return Target(store.url(), Ref(), target.options, target.rules, store), below
     _ = target.resolved  # raises, and names similar paths
-    raise Failure(f"{target.url}: there is no such table or folder")
+    raise Failure(f"{mask_secrets(target.url)}: there is no such table or folder")
+
+
+def _parents(store: Store) -> Iterator[tuple[Store, str]]:
+    """Yield the directories above a directory, and the name of the one below each."""
+    path, query = split_query(store.root) if store.is_web else (store.root, "")
+    for _ in range(_MAX_PARENTS):
+        path, _, name = path.rpartition("/")
+        if not path or path.endswith("/"):  # above a server, or all directories
+            return
+        yield Store(store.fs, f"{path}{query}"), unquote(name) if store.is_web else name
 
 
 def directory(target: Target) -> str:

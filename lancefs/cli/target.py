@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import fsspec
@@ -48,17 +48,20 @@ class Target:
         ref: The version.
         options: For fsspec.
         rules: How far base paths of the manifest are followed; None for the default rules.
+        place: The directory, where it was found already: that of a chained URL has no URL that
+            opens it again.
     """
 
     url: str
     ref: Ref = field(default_factory=Ref)
     options: Mapping[str, Any] = field(default_factory=dict)
     rules: BaseRules | None = None
+    place: Store | None = None
 
     @cached_property
     def store(self) -> Store:
         """The directory of the table."""
-        return confine(open_store(self.url, self.options), self.rules)
+        return confine(self.place or open_store(self.url, self.options), self.rules)
 
     @cached_property
     def resolved(self) -> Resolved:
@@ -126,12 +129,12 @@ class Target:
             wanted = ref_from(self.resolved.branch, ref)
         except ValueError as error:
             raise Failure(f"{self.url}: {error}") from error
-        return Target(self.url, wanted, self.options, self.rules)
+        return replace(self, ref=wanted)
 
     def newest(self) -> Target:
         """Return the newest version of the branch that this version is on."""
         ref = Ref(branch=self.resolved.branch)
-        return self if ref == self.ref else Target(self.url, ref, self.options, self.rules)
+        return self if ref == self.ref else replace(self, ref=ref)
 
     def refs(self) -> list[str]:
         """List what may stand after the `@`: tags, branches, and versions, newest first."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 from comparison import assert_same_table
 from fsspec.implementations.local import LocalFileSystem
 from running import Here, run, run_on_terminal
+from store_servers import WebServer, web_server
 from support import ORDERS
 
 import lancefs
@@ -46,6 +48,43 @@ def test_a_command_explains_itself(name: str, here: Here) -> None:
     command = group.get_command(None, name)  # type: ignore[arg-type]
     assert command is not None
     assert command.name == name
+
+
+def test_the_tree_of_a_table_in_an_archive(shop: Path, tmp_path: Path, here: Here) -> None:
+    archive = shutil.make_archive(str(tmp_path / "shop"), "zip", shop)
+    versions = f"zip://teas.lance/versions::{archive}"
+    assert here("ls", versions).out == here("ls", f"{shop}/teas.lance/versions").out
+    assert (
+        here("tree", versions).out.splitlines()[1:]
+        == (here("tree", f"{shop}/teas.lance/versions").out.splitlines()[1:])
+    )
+
+
+def test_the_tree_of_a_table_behind_a_web_server(shop: Path, here: Here) -> None:
+    with web_server(WebServer(shop)) as url:
+        shown = here("ls", f"{url}/teas.lance/versions")
+        assert shown.out == here("ls", f"{shop}/teas.lance/versions").out
+        for query in ("", "?token=s3cr/et"):  # with a query, servers list nothing
+            done = here("ls", f"{url}/more/nothing{query}")
+            assert done.code == 2
+            assert done.err.startswith(f"lancefs: {url}/more/nothing")
+            assert "there is no such directory" in done.err
+            assert "s3cr" not in done.err
+
+
+def test_what_lies_above_a_path_need_not_be_listable(
+    shop: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str, detail: bool = True, **_: Any) -> list[Any]:
+        if not path.strip("/").startswith("bucket/may"):
+            raise PermissionError(path)
+        raise FileNotFoundError(path)
+
+    fs = fsspec.filesystem("memory")
+    monkeypatch.setattr(fs, "ls", refuse)
+    done = here("ls", "memory://bucket/may/nothing")
+    assert done.code == 2
+    assert done.err.startswith("lancefs: memory:///bucket/may/nothing: there is no such directory")
 
 
 def test_ls_shows_the_tables_of_a_folder(shop: Path, here: Here) -> None:

@@ -6,6 +6,7 @@ import gc
 import http.client
 import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -67,6 +68,14 @@ def test_it_serves_the_tables_of_a_folder_until_ctrl_c(shop: Path) -> None:
         out, err = process.communicate(timeout=30)
     assert process.returncode == INTERRUPTED
     assert (out, err) == ("", "")
+
+
+def test_it_serves_the_tables_of_an_archive(shop: Path, tmp_path: Path) -> None:
+    archive = shutil.make_archive(str(tmp_path / "shop"), "zip", shop)
+    with started([f"zip://::{archive}"]) as (_, line):
+        assert line.startswith("1 table at ")
+        assert ask(line, "/teas.lance/tags/clean.arrow")[0] == 200
+        assert ask(line, "/teas.lance/log")[0] == 200
 
 
 def test_the_token_comes_from_the_environment_and_is_shown_nowhere(shop: Path) -> None:

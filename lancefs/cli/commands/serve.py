@@ -141,7 +141,8 @@ def _tables_at(path: str, options: dict[str, Any], rules: BaseRules | None) -> l
     tables = [row["name"] for row in found if row["type"] == "table"]
     if not tables:
         raise Failure(f"{mask_secrets(target.url)}: there is no table in this folder")
-    return [Target(store.below(name).url(), Ref(), options, rules) for name in tables]
+    places = [store.below(name) for name in tables]
+    return [Target(place.url(), Ref(), options, rules, place) for place in places]
 
 
 def _name(target: Target) -> str:
