@@ -273,6 +273,19 @@ def _read_array_has(node: ExpressionNode, data_type: pa.DataType, is_negated: bo
     return _Read(expression, None, contents=contents, contents_suffice=True)
 
 
+def _read_array_has_any(
+    node: ExpressionNode, data_type: pa.DataType, is_negated: bool
+) -> _Read | None:
+    lists, items = node.arguments
+    if lists.kind != "field" or items.kind != "literal" or items.value is None:
+        return None
+    expression = pc.Expression._call(node.name, [pc.field(lists.name), pc.scalar(items.value)])
+    if is_negated:
+        return _Read(expression, None)
+    contents = some(Item(value) for value in items.value.values)
+    return _Read(expression, None, contents=contents, contents_suffice=True)
+
+
 def _whole(value: pa.Scalar) -> Wanted | None:
     """Return what a text holds that is equal to a literal; None for other values."""
     is_known = value.is_valid and (
@@ -304,6 +317,8 @@ def _reader_of(
     name: str,
 ) -> Callable[[ExpressionNode, pa.DataType, bool], _Read | None] | None:
     """Return what reads the call of a function of Arrow as a test, by the function's name."""
+    if row_functions.is_array_has_any(name):
+        return _read_array_has_any
     return _read_array_has if row_functions.is_array_has(name) else _READ.get(name)
 
 

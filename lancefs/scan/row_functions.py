@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,6 +29,7 @@ _RowFunction: TypeAlias = Callable[[Any, _Values, _Values], pa.Array]
 # Names under which functions are registered, by what they do and the types that they take.
 _PREFIX = "lancefs_"
 _REGISTERED = re.compile(rf"\b{_PREFIX}(\w+?)_\d+\(")
+_LIST = re.compile(r"\blist<item: [^<>]+>\[")  # how a literal of some values begins
 _names: dict[tuple[str, tuple[pa.DataType, pa.DataType]], str] = {}
 _lock = Lock()
 
@@ -51,14 +53,36 @@ def array_has(
     return _call("array_has", _array_has, (lists, value), (list_type, value_type), pa.bool_())
 
 
+def array_has_any(
+    lists: pc.Expression, list_type: pa.DataType, values: pc.Expression, value_type: pa.DataType
+) -> pc.Expression:
+    """Tell which lists hold one of some values: null where the list is null.
+
+    NaN is equal to NaN, and nothing to a missing item.
+
+    Args:
+        lists: Lists, large lists or fixed-size lists.
+        list_type: Their type.
+        values: The values, a list as a literal; none is null.
+        value_type: The type of each, into which items are cast.
+    """
+    types = list_type, pa.list_(value_type)
+    return _call("array_has_any", _array_has_any, (lists, values), types, pa.bool_())
+
+
 def is_array_has(name: str) -> bool:
     """Tell whether a function of Arrow, by its name, is `array_has` for some types."""
-    return name.startswith(f"{_PREFIX}array_has_")
+    return name.startswith(f"{_PREFIX}array_has_") and not is_array_has_any(name)
+
+
+def is_array_has_any(name: str) -> bool:
+    """Tell whether a function of Arrow, by its name, is `array_has_any` for some types."""
+    return name.startswith(f"{_PREFIX}array_has_any_")
 
 
 def with_plain_names(text: str) -> str:
     """Return the text of an expression with the names of these functions as filters have them."""
-    return _REGISTERED.sub(r"\1(", text)
+    return _LIST.sub("[", _REGISTERED.sub(r"\1(", text))
 
 
 def remainder(left: pc.Expression, right: pc.Expression, data_type: pa.DataType) -> pc.Expression:
@@ -104,13 +128,38 @@ def _array_has(context: Any, lists: _Values, value: _Values) -> pa.Array:
     else:
         parents = np.repeat(np.arange(len(lists)), np.diff(bounds))
         wanted = value.take(to_arrow_numbers(parents))
-    equal = pc.equal(items, wanted)
-    if pa.types.is_floating(value.type):
-        equal = pc.or_kleene(equal, pc.and_kleene(pc.is_nan(items), pc.is_nan(wanted)))
-    hits = np.flatnonzero(mask_of(pc.fill_null(equal, scalar_of(False, pa.bool_()))))
-    has = np.zeros(len(lists), np.bool_)
-    has[np.searchsorted(bounds, hits, side="right") - 1] = True
+    has = _lists_of_hits(bounds, _are_equal(items, wanted))
     return to_arrow(FixedWidth(1, has), pa.bool_(), _valid(lists, value, len(lists)))
+
+
+def _array_has_any(context: Any, lists: _Values, values: pa.ListScalar) -> pa.Array:
+    """Look all values up at once: a pass for each takes as many times as long."""
+    if isinstance(lists, pa.Scalar):
+        lists = pa.repeat(lists, context.batch_length)
+    wanted = values.values
+    items = lists.flatten().cast(wanted.type)
+    if pa.types.is_floating(wanted.type):  # `is_in` tells -0.0 from 0.0
+        found = reduce(pc.or_kleene, (_are_equal(items, value) for value in wanted))
+    else:
+        found = pc.is_in(items, wanted)
+    has = _lists_of_hits(_item_bounds(lists), found)
+    return to_arrow(FixedWidth(1, has), pa.bool_(), valid_slots(lists))
+
+
+def _are_equal(items: pa.Array, wanted: _Values) -> pa.Array:
+    """Tell which items equal values, NaN among them; null for missing items."""
+    equal = pc.equal(items, wanted)
+    if pa.types.is_floating(wanted.type):
+        equal = pc.or_kleene(equal, pc.and_kleene(pc.is_nan(items), pc.is_nan(wanted)))
+    return equal
+
+
+def _lists_of_hits(bounds: Ints, found: pa.Array) -> Mask:
+    """Return which lists have one of the items that are found."""
+    hits = np.flatnonzero(mask_of(pc.fill_null(found, scalar_of(False, pa.bool_()))))
+    has = np.zeros(len(bounds) - 1, np.bool_)
+    has[np.searchsorted(bounds, hits, side="right") - 1] = True
+    return has
 
 
 def _item_bounds(lists: pa.Array) -> Ints:

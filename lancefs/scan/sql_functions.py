@@ -7,9 +7,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.datafile.constants import array_of, scalar_of
 from lancefs.scan import row_functions
 from lancefs.scan.sql_literals import has_units, is_number, of_units, unit_bounds
@@ -314,9 +316,7 @@ def _list_of(name: str, operand: Operand) -> Typed:
 
 def _array_has(name: str, operand: Operand, item: Operand) -> Typed:
     lists = _list_of(name, operand)
-    target, is_half = item_type(lists.type)
-    if pa.types.is_nested(target):
-        raise Refused(f"{name} cannot compare items of the type {target}", operand.start)
+    target, is_half = _comparable_items(name, lists)
     if isinstance(item, Literal):
         if item.value is None:
             return condition(UNKNOWN, lists)
@@ -334,20 +334,41 @@ def _array_has(name: str, operand: Operand, item: Operand) -> Typed:
 
 
 def _array_has_any(name: str, operand: Operand, items: Argument) -> Typed:
-    tests = _array_has_each(name, operand, items)
+    known = _known_items(name, items)
+    if len(known) > 1 and all(isinstance(item, Literal) for item in known):
+        lists = _list_of(name, operand)
+        target, is_half = _comparable_items(name, lists)
+        scalars = [_scalar_as(item, target, is_half) for item in known if isinstance(item, Literal)]
+        # No item can equal a literal that is no value of their type.
+        pieces = [pa.repeat(scalar, 1) for scalar in scalars if scalar is not None]
+        if pieces:
+            values = pa.concat_arrays(pieces)
+            offsets = to_arrow_numbers(np.array([0, len(values)], np.int32))
+            literal = pc.scalar(pa.ListArray.from_arrays(offsets, values)[0])
+            has = row_functions.array_has_any(lists.expression, lists.type, literal, target)
+            return condition(has, lists)
+    tests = [_array_has(name, operand, item) for item in known]
     return disjunction(tests) if tests else _for_lists(name, operand, False)
 
 
 def _array_has_all(name: str, operand: Operand, items: Argument) -> Typed:
-    tests = _array_has_each(name, operand, items)
+    tests = [_array_has(name, operand, item) for item in _known_items(name, items)]
     return conjunction(tests) if tests else _for_lists(name, operand, True)
 
 
-def _array_has_each(name: str, operand: Operand, items: Argument) -> list[Typed]:
+def _known_items(name: str, items: Argument) -> list[Operand]:
+    """Return the operands of a list but those that are NULL."""
     if not isinstance(items, ListLiteral):
         raise Refused(f"{name} takes a list such as ['a', 'b'] last", items.start)
-    known = [item for item in items.items if not (isinstance(item, Literal) and item.value is None)]
-    return [_array_has(name, operand, item) for item in known]
+    return [item for item in items.items if not (isinstance(item, Literal) and item.value is None)]
+
+
+def _comparable_items(name: str, lists: Typed) -> tuple[pa.DataType, bool]:
+    """Return the type of the items of lists, and whether it stands for half floats."""
+    target, is_half = item_type(lists.type)
+    if pa.types.is_nested(target):
+        raise Refused(f"{name} cannot compare items of the type {target}", lists.start)
+    return target, is_half
 
 
 def _for_lists(name: str, operand: Operand, answer: bool) -> Typed:

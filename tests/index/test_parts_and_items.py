@@ -90,6 +90,9 @@ def test_numbers_in_lists_are_equal_as_in_a_scan(tmp_path: Path) -> None:
     assert same(dataset, "array_has(value, 0)") == [0, 1]
     assert same(dataset, "array_has_all(value, [1.5, 2])") == [6]
     assert same(dataset, "array_has_any(value, [2, 7])") == [5, 6]
+    assert same(dataset, "array_has_any(value, [2, -0.0, 7, NULL])") == [0, 1, 5, 6]
+    others = dataset.to_table(columns=["id"], filter="NOT array_has_any(value, [0, 2])")
+    assert others["id"].to_pylist() == [2, 4]
     assert same(dataset, "value IS NULL") == [3]
     assert same(dataset, "array_has(value, 1.5) AND NOT value IS NULL") == [1, 6]
 
