@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import Ints, UInts
@@ -122,7 +123,7 @@ class TableIndices(ColumnIndices):
         query = _Query(self)
         found = None if query.is_scanned(predicate, wanted) else query.rows_of(predicate)
         rows = None if found is None else found.rows
-        if rows is not None and len(rows.starts) > self.max_ranges:
+        if rows is not None and len(rows.starts) > self._max_ranges_of(predicate):
             query.notes.append(f"{rows.num_rows:,} scattered rows are scanned quicker")
             rows = None
         if found is None or rows is None:
@@ -197,6 +198,12 @@ class TableIndices(ColumnIndices):
     def max_ranges(self) -> int:
         """The ranges of rows that are read quicker than all rows are scanned."""
         return self.most(_RANGES_SHARE, _SMALL_RANGES)
+
+    def _max_ranges_of(self, predicate: Predicate) -> int:
+        """Return how many ranges of rows that may pass a predicate are read quicker than all."""
+        if _tests_lists(predicate):  # which take long to decode, and to test
+            return self.most(_PASSED_SHARE, _SMALL_RANGES)
+        return self.max_ranges
 
     def most(self, share: float, least: int) -> int:
         """Return a share of the rows of the table, within the limits of a look-up.
@@ -457,6 +464,14 @@ def _is_of_values(test: ColumnTest) -> bool:
     """Tell whether a test looks for single values."""
     known = test.intervals is not None and not test.keeps_null
     return known and all(low is not None and low == high for low, high in test.intervals or ())
+
+
+def _tests_lists(predicate: Predicate) -> bool:
+    """Tell whether a predicate tests a column of lists."""
+    if isinstance(predicate, ColumnTest):
+        kind = predicate.data_type
+        return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+    return any(map(_tests_lists, predicate.parts))
 
 
 def plan_with(indices: TableIndices, index: ColumnIndex, test: ColumnTest) -> Plan | None:

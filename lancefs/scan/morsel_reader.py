@@ -166,7 +166,8 @@ class MorselReader:
         if morsel.is_picked and condition is not None and request.blobs != "bytes":
             offsets = morsel.picked_rows()
             ranges = as_ranges(offsets)
-            if len(ranges) * request.settings.rows_per_range < morsel.rows:
+            are_rare = len(ranges) * request.settings.rows_per_range < morsel.rows
+            if are_rare or self._are_few_of_long(morsel, request.filter_fields, len(offsets)):
                 return self._decode_picked(morsel, condition, offsets, ranges, by_item)
         mask = morsel.live_candidates()
         columns: dict[int, pa.Array] = {}
@@ -299,9 +300,13 @@ class MorselReader:
         columns = read_columns(request, morsel.fragment, fields, ranges, forms)
         if seen is not None:
             seen.keep(columns)
+        rows, size = count_rows(ranges), decoded_bytes(columns) // 2
+        if mask is not None and not is_sparse and self._is_chosen_first(mask):
+            columns, is_sparse = mask_columns(columns, mask), True
+            rows = int(np.count_nonzero(mask))
         tested = self._as_tested(columns, by_item)
         counted = None if is_sparse else mask
-        passed = condition.evaluate(self._filter_batch(tested, count_rows(ranges)), counted)
+        passed = condition.evaluate(self._filter_batch(tested, rows), counted)
         if morsel.claims and morsel.candidates is not None:
             of_candidates = passed if mask is None or is_sparse else passed | ~mask
             self._check_candidates(morsel, columns, of_candidates)
@@ -311,7 +316,6 @@ class MorselReader:
             mask[mask] = passed
         else:
             mask = passed = passed & mask
-        size = decoded_bytes(columns) // 2
         returned = self._only_returned(columns)
         return returned if passed.all() else mask_columns(returned, passed), mask, size
 
@@ -445,8 +449,22 @@ class MorselReader:
             return ranges * settings.rows_per_range < len(mask)
         return ranges * settings.together_rows < rows
 
+    def _is_chosen_first(self, mask: Mask) -> bool:
+        """Tell whether candidates are so few that they are chosen before they are tested.
+
+        A test of texts or lists takes longer for all rows than it takes to choose a few.
+        """
+        types = [field.storage_type for field in self.request.filter_fields]
+        is_few = int(np.count_nonzero(mask)) < self.request.settings.by_item_share * len(mask)
+        return is_few and any(map(_is_long, types))
+
     def _are_few_texts(self, morsel: Morsel, known: Mapping[int, pa.Array], rows: int) -> bool:
         """Tell whether rows are so few that those of texts are found one by one."""
+        others = [field for field in self.request.fields if field.id not in known]
+        return self._are_few_of_long(morsel, others, rows)
+
+    def _are_few_of_long(self, morsel: Morsel, fields: Sequence[Field], rows: int) -> bool:
+        """Tell whether rows are so few that those of texts, or lists, are found one by one."""
         settings, source = self.request.settings, morsel.fragment
         most = settings.few_candidates * len(source.fragment_ids)
         if rows > min(most, settings.few_share * morsel.rows) or not source.is_local:
@@ -456,8 +474,8 @@ class MorselReader:
             file.is_legacy for file in source.fragment.files
         ):
             return False
-        others = [field for field in self.request.fields if field.id not in known]
-        return any(has_offsets(field.storage_type) for field in others)
+        types = [field.storage_type for field in fields]
+        return any(map(_is_long, types))
 
     def _empty_columns(self, known: Mapping[int, pa.Array]) -> dict[int, pa.Array]:
         """Return the columns to return, except some that are known, without rows."""
@@ -489,6 +507,12 @@ class MorselReader:
                 elif field.id in forms.items:
                     arrays[place] = encode_texts(array)
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _is_long(data_type: pa.DataType) -> bool:
+    """Tell whether values are texts or lists, each of which takes longer than a number."""
+    is_list = pa.types.is_list(data_type) or pa.types.is_large_list(data_type)
+    return is_list or bool(has_offsets(data_type))
 
 
 def _mask_ranges(mask: Mask, start: int) -> RowRanges:
