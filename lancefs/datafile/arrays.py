@@ -469,7 +469,10 @@ def _looked_up(block: Dictionary, data_type: pa.DataType, valid: Mask | None) ->
         case VariableWidth():
             items = block.items
             strings = take_strings(items.offsets, items.data, block.indices, valid)
-            is_checked = is_utf8(compact_offsets(items.offsets), items.data)
+            # The fewer bytes are checked: the items, or the strings that are made of them.
+            is_checked = len(items.data) < len(strings[1]) and is_utf8(
+                compact_offsets(items.offsets), items.data
+            )
             return _variable(VariableWidth(*strings), data_type, valid, is_checked)
     mask = None if valid is None else ~valid
     return to_arrow(block.items, data_type, None).take(pa.array(block.indices, mask=mask))
