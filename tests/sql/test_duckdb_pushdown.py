@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from roads import INTERFACES, connect, needs_install
+from roads import HAS_EXTENSIONS, INTERFACES, connect, needs_install
 from support import ORDERS
 
 from duckdb_adapter.sources import rows as scanned_rows
@@ -425,3 +425,23 @@ def test_long_lists_of_values_are_exact(con: Any, tmp_path: Path, of: str) -> No
         assert con.execute(query).fetchone() == (20_000 - expected - missing,)
         query = f"SELECT count(*) FROM '{table}' WHERE ({column} IN ({values})) IS NULL"
         assert con.execute(query).fetchone() == (missing,)
+
+
+def test_distinct_from_beside_or_has_a_form_for_each_duckdb(con: Any) -> None:
+    """DuckDB 1.4 and 1.5 refuse the other form over any Arrow data, as docs/duckdb.md says."""
+    rows = con.execute(f"SELECT quantity FROM '{ORDERS}'").fetchall()
+    numbers = [quantity for (quantity,) in rows]
+    either = {
+        "IS DISTINCT FROM": sum(1 for one in numbers if one != 5 or (one or 0) > 9),
+        "IS NOT DISTINCT FROM": sum(1 for one in numbers if one == 5 or (one or 0) > 9),
+    }
+    for operator, count in either.items():
+        condition = f"quantity {operator} 5"
+        query = f"SELECT count(*) FROM '{ORDERS}' WHERE quantity > 9 OR ({condition}) IS TRUE"
+        assert con.execute(query).fetchone() == (count,)
+        query = f"SELECT count(*) FROM '{ORDERS}' WHERE quantity > 9 OR {condition}"
+        if HAS_EXTENSIONS:
+            assert con.execute(query).fetchone() == (count,)
+        else:
+            with pytest.raises(duckdb.NotImplementedException, match="can't be an Arrow Scan"):
+                con.execute(query).fetchone()
