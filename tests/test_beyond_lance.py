@@ -19,6 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from comparison import assert_same_table
+from lance.file import LanceFileWriter
+from lance.fragment import DataFile
 
 import lancefs
 
@@ -212,3 +214,29 @@ def test_structs_without_members_read_behind_other_members(version: str, tmp_pat
     lance.write_dataset(written, path, data_storage_version=version)
     assert_same_table(lancefs.open(path).to_table(), written)
     assert_same_table(lancefs.open(path).take([7, 50]), written.take([7, 50]))
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2", "2.3"])
+def test_an_overlay_brings_structs_and_missing_ones(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the page calls "overlays of structs, missing ones before or after".
+
+    pylance 14 overlays the members, and leaves as it was whether there is a struct.
+    """
+    monkeypatch.setenv("LANCE_ENABLE_UNSTABLE_DATA_OVERLAY_FILES", "1")
+    path, name = str(tmp_path / "t.lance"), "overlay.lance"
+    old, new = {"a": 1, "b": "old"}, {"a": 2, "b": "new"}
+    before = pa.table({"id": [0, 1, 2], "s": pa.array([None, old, None], PAIR)})
+    lance.write_dataset(before, path, data_storage_version=version)
+    values = pa.table({"s": pa.array([new, None], PAIR)})
+    with LanceFileWriter(f"{path}/data/{name}", values.schema, version=version) as writer:
+        writer.write_batch(values)
+    major, minor = map(int, version.split("."))
+    file = DataFile(name, [2, 3], [0, 1], major, minor)  # the leaves, as data files name them
+    overlay = lance.LanceOperation.DataOverlayFile(file, [0, 1])
+    group = lance.LanceOperation.DataOverlayGroup(0, [overlay])
+    lance.LanceDataset.commit(path, lance.LanceOperation.DataOverlay([group]), read_version=1)
+    assert lancefs.open(path).to_table()["s"].to_pylist() == [new, None, None]
+    theirs = lance.dataset(path).to_table()["s"].to_pylist()
+    assert theirs == [None, {"a": None, "b": None}, None]
