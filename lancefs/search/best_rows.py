@@ -13,7 +13,8 @@ from lancefs.index.vectors.distances import Floats
 
 # Least rows that are collected before the nearest of them are chosen.
 _WAITING = 4096
-# So many rows, at most, are kept in their order while others are added, each put into its place.
+# So many rows, at most, are kept in their order for each of several queries while others are added,
+# each put into its place. For one query, it takes less to choose among all that may be near.
 _FEW = 512
 
 
@@ -94,7 +95,7 @@ class BestOfQueries:
     def __init__(self, queries: int, k: int, lowest: float | None, limit: float | None) -> None:
         self._k = k
         self._bounds = lowest, limit
-        is_few = k <= _FEW
+        is_few = queries > 1 and k <= _FEW
         self._many = [BestRows(k, lowest, limit) for _ in range(0 if is_few else queries)]
         room = (queries if is_few else 0, k)
         self._distances, self._row_ids = np.zeros(room, np.float32), np.zeros(room, np.uint64)

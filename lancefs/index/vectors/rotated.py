@@ -16,7 +16,7 @@ from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.buffers import Array, Ints
 from lancefs.errors import CorruptFile
 from lancefs.index.files import IndexReader
-from lancefs.index.vectors.codes import Codes, Compare, matrix_of_lists
+from lancefs.index.vectors.codes import Codes, Compare, matrix_of_lists, of_queries
 from lancefs.index.vectors.distances import Floats, Metric, Vectors, products, squared_lengths
 from lancefs.index.vectors.tensors import bytes_in, read_tensor, storage_metadata, whole_number
 
@@ -85,28 +85,41 @@ class RotatedCodes:
     def comparing(self, queries: Vectors) -> Compare:
         """Return what compares queries with codes."""
         half = np.float32((1 << (self._bits - 1)) - 0.5)
-        whole = None if self._is_residual else self._rotation.rotate(queries)
         # Releases before 14 compare what a query is apart from the centroid.
         factor = np.float32(2 / np.sqrt(self._dimension) if self._is_residual else 1)
+        whole = None if self._is_residual else self._rotated(queries, half)
 
         def compare(centroid: Vectors, codes: _CodesAndFactors, some: Sequence[int]) -> Floats:
-            rest = queries[some] - centroid
-            rotated = self._rotation.rotate(rest) if whole is None else whole[some]
-            sums = half * rotated.sum(axis=1, dtype=np.float32)
+            own = of_queries(queries, some)
+            if whole is None:
+                rotated, sums = self._rotated(own - centroid, half)
+            else:
+                rotated, sums = (of_queries(each, some) for each in whole)
             found: Floats = products(codes.code, rotated)
-            found -= sums[:, None]
+            found -= sums
             found *= factor * codes.scale
-            near = np.einsum("ij,j->i", queries[some], centroid)[:, None].astype(np.float32)
             if not self._is_dot:
-                found += squared_lengths(rest)[:, None].astype(np.float32)
+                found += squared_lengths(own - centroid)[:, None].astype(np.float32, copy=False)
                 found += codes.add
-            elif self._is_residual:
+                return found
+            near = np.einsum("ij,j->i", own, centroid)[:, None].astype(np.float32, copy=False)
+            if self._is_residual:
                 found += codes.add - near
             else:  # what a vector has in the direction of the centroid is in `add`, from 1 on
                 found += 1 - near + near * (codes.add - 1)
             return found
 
         return compare
+
+    def _rotated(self, vectors: Vectors, half: np.float32) -> tuple[Vectors, Floats]:
+        """Return vectors, rotated, and the part of their products that is the same for all codes.
+
+        Args:
+            vectors: The vectors, one a row.
+            half: Half of the numbers of a code.
+        """
+        rotated = self._rotation.rotate(vectors)
+        return rotated, half * rotated.sum(axis=1, keepdims=True, dtype=np.float32)
 
 
 class _CodesAndFactors(NamedTuple):

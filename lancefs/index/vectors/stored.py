@@ -13,7 +13,13 @@ import pyarrow as pa
 from lancefs.datafile.kernels import compare_codes, compare_parts, sum_codes
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.index.files import IndexReader
-from lancefs.index.vectors.codes import Codes, Compare, StoredVectors, matrix_of_lists
+from lancefs.index.vectors.codes import (
+    Codes,
+    Compare,
+    StoredVectors,
+    matrix_of_lists,
+    of_queries,
+)
 from lancefs.index.vectors.distances import (
     Floats,
     Metric,
@@ -58,7 +64,9 @@ class WholeVectors:
 
     def comparing(self, queries: Vectors) -> Compare:
         """Return what compares queries with vectors."""
-        return lambda centroid, codes, some: distances(self._metric, codes, queries[some])
+        return lambda centroid, codes, some: distances(
+            self._metric, codes, of_queries(queries, some)
+        )
 
 
 class ScalarCodes:
@@ -108,14 +116,16 @@ class ScalarCodes:
             exact = (queries.astype(np.float64) - self._lowest) * 255 / self._range
         own = np.clip(np.nan_to_num(exact), 0, 255).astype(np.uint8)
         scale = np.float32(self._step**2)
-        return lambda centroid, codes, some: compare_codes(codes, own[some]) * scale
+        return lambda centroid, codes, some: compare_codes(codes, of_queries(own, some)) * scale
 
     def _multiplying(self, queries: Vectors) -> Compare:
         fixed = (1 - self._lowest * queries.sum(axis=1).astype(np.float64)).astype(queries.dtype)
         step = np.float32(self._step)
 
         def compare(centroid: Vectors, codes: Codes, some: Sequence[int]) -> Floats:
-            found: Floats = fixed[some, None] - step * products(codes, queries[some])
+            found: Floats = of_queries(fixed, some)[:, None] - step * products(
+                codes, of_queries(queries, some)
+            )
             return found.astype(np.float32, copy=False)
 
         return compare
@@ -184,7 +194,7 @@ class ProductCodes:
             parts = self._codebook.shape[1]
             fixed = self._by_byte(1 - compare_parts(self._codebook, queries, is_product=True))
             return lambda centroid, codes, some: (
-                sum_codes(fixed[some], codes) - np.float32(parts - 1)
+                sum_codes(of_queries(fixed, some), codes) - np.float32(parts - 1)
             )
 
         def compare(centroid: Vectors, codes: Codes, some: Sequence[int]) -> Floats:
