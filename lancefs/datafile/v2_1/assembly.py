@@ -368,17 +368,17 @@ def _list(field: Field, leaves: Mapping[int, LeafRows], layer: Unravelled) -> pa
 
 
 def _layer(field: Field, leaves: Mapping[int, LeafRows]) -> Unravelled | None:
-    """Return the layer of a list or struct; None where there are no rows.
+    """Return the layer of a list or struct, from its first leaf; None where there are no rows.
+
+    Leaves may differ in what is null: where a field around is null, the levels of its leaves tell
+    nothing, and Lance writes others for some than for the rest.
 
     Raises:
         CorruptFile: The leaves below the field, each of which tells of it, contradict each other.
     """
     first, *others = [leaves[leaf].layers.get(field.id) for leaf in _ids_of_leaves(field, leaves)]
-    # Where only the validity of a column is read, some pages do not tell of the fields in it.
-    if first is None or field.is_validity:
-        return first
-    if not all(_are_equal(first, other) for other in others):
-        raise CorruptFile(f"{field.name}: its fields differ in which lists and nulls they lie in")
+    if first is not None and not all(_are_alike(first, other) for other in others):
+        raise CorruptFile(f"{field.name}: its fields differ in which lists they lie in")
     return first
 
 
@@ -391,14 +391,9 @@ def _ids_of_leaves(field: Field, leaves: Mapping[int, LeafRows]) -> Iterator[int
         yield from _ids_of_leaves(child, leaves)
 
 
-def _are_equal(one: Unravelled, other: Unravelled | None) -> bool:
-    """Whether two leaves tell the same of a field around both."""
-    if other is None or one.length != other.length or not _same(one.offsets, other.offsets):
-        return False
-    if one.validity is None or other.validity is None:
-        valid = other.validity if one.validity is None else one.validity
-        return valid is None or bool(valid.all())
-    return _same(one.validity, other.validity)
+def _are_alike(one: Unravelled, other: Unravelled | None) -> bool:
+    """Whether two leaves have the same lists of a field around both."""
+    return other is not None and one.length == other.length and _same(one.offsets, other.offsets)
 
 
 def _same(one: Array | None, other: Array | None) -> bool:
