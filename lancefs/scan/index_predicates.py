@@ -263,26 +263,18 @@ def _read_pattern(node: ExpressionNode, data_type: pa.DataType, is_negated: bool
 
 
 def _read_array_has(node: ExpressionNode, data_type: pa.DataType, is_negated: bool) -> _Read | None:
-    lists, item = node.arguments
-    if lists.kind != "field" or item.kind != "literal" or item.value is None:
+    """Read `array_has`, of a value, or `array_has_any`, of a list of values."""
+    lists, wanted = node.arguments
+    value = wanted.value
+    if lists.kind != "field" or wanted.kind != "literal" or value is None:
         return None
-    expression = pc.Expression._call(node.name, [pc.field(lists.name), pc.scalar(item.value)])
+    expression = pc.Expression._call(node.name, [pc.field(lists.name), pc.scalar(value)])
     if is_negated:
         return _Read(expression, None)
-    contents = Item(item.value) if item.value.is_valid else NOTHING
-    return _Read(expression, None, contents=contents, contents_suffice=True)
-
-
-def _read_array_has_any(
-    node: ExpressionNode, data_type: pa.DataType, is_negated: bool
-) -> _Read | None:
-    lists, items = node.arguments
-    if lists.kind != "field" or items.kind != "literal" or items.value is None:
-        return None
-    expression = pc.Expression._call(node.name, [pc.field(lists.name), pc.scalar(items.value)])
-    if is_negated:
-        return _Read(expression, None)
-    contents = some(Item(value) for value in items.value.values)
+    if row_functions.is_array_has_any(node.name):
+        contents = some(Item(each) for each in value.values)
+    else:
+        contents = Item(value) if value.is_valid else NOTHING
     return _Read(expression, None, contents=contents, contents_suffice=True)
 
 
@@ -317,9 +309,8 @@ def _reader_of(
     name: str,
 ) -> Callable[[ExpressionNode, pa.DataType, bool], _Read | None] | None:
     """Return what reads the call of a function of Arrow as a test, by the function's name."""
-    if row_functions.is_array_has_any(name):
-        return _read_array_has_any
-    return _read_array_has if row_functions.is_array_has(name) else _READ.get(name)
+    tests_items = row_functions.is_array_has(name) or row_functions.is_array_has_any(name)
+    return _read_array_has if tests_items else _READ.get(name)
 
 
 def _expression(comparison: Comparison) -> pc.Expression:
