@@ -2,7 +2,7 @@
 
 Docs: format/file/encoding. Only leaf fields own columns; the structure of lists and structs comes
 from the levels of the leaves below them. The levels of all leaves below a list or struct tell of
-it, and must agree: else values of some leaves would come into the lists of others.
+it, and must agree about lists: else values of some leaves would come into the lists of others.
 """
 
 import warnings
@@ -377,7 +377,10 @@ def _layer(field: Field, leaves: Mapping[int, LeafRows]) -> Unravelled | None:
         CorruptFile: The leaves below the field, each of which tells of it, contradict each other.
     """
     first, *others = [leaves[leaf].layers.get(field.id) for leaf in _ids_of_leaves(field, leaves)]
-    if first is not None and not all(_are_alike(first, other) for other in others):
+    # Where only the validity of a column is read, some pages do not tell of the fields in it.
+    if first is None or field.is_validity:
+        return first
+    if not all(_are_alike(first, other) for other in others):
         raise CorruptFile(f"{field.name}: its fields differ in which lists they lie in")
     return first
 
