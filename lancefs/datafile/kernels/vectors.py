@@ -7,6 +7,8 @@ numbers follow, too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from lancefs.datafile.buffers import Array, Ints, UInts, empty
@@ -66,17 +68,30 @@ def _sums(vectors: Array, query: Array, is_product: bool) -> Array:
     return sums
 
 
+def _of_queries(function: Callable[..., int], vectors: Array, queries: Array, *more: int) -> Array:
+    """Return the numbers (float32) that a function of C finds of vectors, in a row a query.
+
+    Args:
+        function: It takes the vectors, the numbers of rows and of columns, the queries and their
+            number, what more it needs, and the place for what it finds.
+        vectors: A vector a row.
+        queries: A query a row.
+        *more: What more it needs.
+    """
+    (rows, dimension), count = vectors.shape, len(queries)
+    assert queries.shape == (count, dimension)
+    found = empty(count * rows, np.float32)
+    function(vectors, rows, dimension, queries, count, *more, found)
+    return found.reshape(count, rows)
+
+
 _c_compare_floats = c_function("compare_floats", "floats number number floats number number out")
 
 
 @twin_of(compare_floats)
 def _compiled_compare_floats(vectors: Array, queries: Array, is_product: bool) -> Array:
-    (rows, dimension), count = vectors.shape, len(queries)
-    assert queries.shape == (count, dimension)
     assert vectors.dtype == queries.dtype == np.float32
-    found = empty(count * rows, np.float32)
-    _c_compare_floats(vectors, rows, dimension, queries, count, int(is_product), found)
-    return found.reshape(count, rows)
+    return _of_queries(_c_compare_floats, vectors, queries, int(is_product))
 
 
 _c_multiply_codes = c_function("multiply_codes", "bytes number number floats number out")
@@ -84,13 +99,9 @@ _c_multiply_codes = c_function("multiply_codes", "bytes number number floats num
 
 @twin_of(multiply_codes)
 def _compiled_multiply_codes(codes: Array, queries: Array) -> Array:
-    (rows, dimension), count = codes.shape, len(queries)
-    assert queries.shape == (count, dimension)
     assert codes.dtype == np.uint8
     assert queries.dtype == np.float32
-    found = empty(count * rows, np.float32)
-    _c_multiply_codes(codes, rows, dimension, queries, count, found)
-    return found.reshape(count, rows)
+    return _of_queries(_c_multiply_codes, codes, queries)
 
 
 def compare_codes(codes: Array, queries: Array) -> Array:
@@ -117,12 +128,8 @@ _c_compare_codes = c_function("compare_codes", "bytes number number bytes number
 
 @twin_of(compare_codes)
 def _compiled_compare_codes(codes: Array, queries: Array) -> Array:
-    (rows, dimension), count = codes.shape, len(queries)
-    assert queries.shape == (count, dimension)
     assert codes.dtype == queries.dtype == np.uint8
-    found = empty(count * rows, np.float32)
-    _c_compare_codes(codes, rows, dimension, queries, count, found)
-    return found.reshape(count, rows)
+    return _of_queries(_c_compare_codes, codes, queries)
 
 
 def differing_bits(vectors: Array, queries: Array) -> Array:
@@ -149,12 +156,8 @@ _c_differing_bits = c_function("differing_bits", "bytes number number bytes numb
 
 @twin_of(differing_bits)
 def _compiled_differing_bits(vectors: Array, queries: Array) -> Array:
-    (rows, dimension), count = vectors.shape, len(queries)
-    assert queries.shape == (count, dimension)
     assert vectors.dtype == queries.dtype == np.uint8
-    found = empty(count * rows, np.float32)
-    _c_differing_bits(vectors, rows, dimension, queries, count, found)
-    return found.reshape(count, rows)
+    return _of_queries(_c_differing_bits, vectors, queries)
 
 
 def widen_halves(halves: Array) -> Array:
