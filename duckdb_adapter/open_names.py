@@ -24,8 +24,8 @@ from lancefs.threads import Threads, prefetch, submit
 
 _log = logging.getLogger("duckdb_adapter")
 
-# Directories of local tables that names alone meant, by their absolute paths: a name that is met
-# again is not read again. More of them are found anew.
+# Directories of local tables, by the absolute paths that names in SQL meant without a ref. For such
+# a name, nothing but the versions is looked at again. When there are too many, all are forgotten.
 _MAX_STORES = 1000
 _stores: dict[str, _KnownStore] = {}
 
@@ -86,11 +86,12 @@ def _find_again(name: str, storage: Storage) -> NamedTable | None:
         known.store.confines.look_again()
     try:
         return _Place(known.store, Ref(), storage).open(storage.use_index)
-    except NotALanceTable:  # any more: `find_table` says what is there
+    except NotALanceTable:  # the table is gone: `find_table` says what is there
         return None
 
 
 def _note(name: str, store: Store, rules: BaseRules | None) -> None:
+    """Remember the directory of a local table for the next statement that names it."""
     path = local_path(name)
     if path is None or not store.is_local or path != store.root:
         return

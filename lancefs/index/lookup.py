@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import Ints, UInts
+from lancefs.datafile.logical_types import is_list
 from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.forks import cached_property
 from lancefs.index.btree import BTree
@@ -469,8 +469,7 @@ def _is_of_values(test: ColumnTest) -> bool:
 def _tests_lists(predicate: Predicate) -> bool:
     """Tell whether a predicate tests a column of lists."""
     if isinstance(predicate, ColumnTest):
-        kind = predicate.data_type
-        return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+        return is_list(predicate.data_type)
     return any(map(_tests_lists, predicate.parts))
 
 

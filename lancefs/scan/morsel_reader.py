@@ -18,6 +18,7 @@ from lancefs.datafile.arrays import encode_texts, has_offsets, without_columns
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.buffers import SCAN_MEMORY, Ints, TooLarge, expanding, limited
 from lancefs.datafile.fields import Field
+from lancefs.datafile.logical_types import is_list
 from lancefs.datafile.masks import is_of_bytes
 from lancefs.datafile.row_ranges import RowRanges, as_ranges, count_rows
 from lancefs.datafile.validity import validity_array
@@ -511,8 +512,7 @@ class MorselReader:
 
 def _is_long(data_type: pa.DataType) -> bool:
     """Tell whether values are texts or lists, each of which takes longer than a number."""
-    is_list = pa.types.is_list(data_type) or pa.types.is_large_list(data_type)
-    return is_list or bool(has_offsets(data_type))
+    return is_list(data_type) or bool(has_offsets(data_type))
 
 
 def _mask_ranges(mask: Mask, start: int) -> RowRanges:
