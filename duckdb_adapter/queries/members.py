@@ -48,10 +48,10 @@ class UsedColumns(NamedTuple):
 
 def used_columns(query: TableQuery) -> UsedColumns:
     """Return what a query uses of columns."""
-    text, schema = query.text, query.schema
+    text = query.text
     rest = text.replace(query.name, "").lower()
     tests_nulls = _TESTS.search(text) is not None
-    counts_rows = _COUNTS.search(text) is not None and not _has_any(schema.names, rest)
+    counts_rows = _COUNTS.search(text) is not None
     if not (tests_nulls or counts_rows or "." in rest):  # a dot stands before each member
         return UsedColumns()
     structs = {fold(name): kind for name, kind in query.structs.items()}

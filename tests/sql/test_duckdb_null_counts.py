@@ -138,6 +138,17 @@ def test_rows_are_counted_without_a_scan(
     assert read == {}
 
 
+@needs_install
+@pytest.mark.parametrize("column", ["s", "count", "t", "from", "*"])
+def test_rows_are_counted_without_a_scan_whatever_columns_are_called(
+    tmp_path: Path, read: dict[str, bool], column: str
+) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({column: [1, None, 3]}), str(path))
+    assert connect("install").execute(f"SELECT count(*) FROM '{path}'").fetchall() == [(3,)]
+    assert read == {}
+
+
 def test_each_run_counts_the_rows_of_the_newest_version(con: Any, tmp_path: Path) -> None:
     path = tmp_path / "t.lance"
     lance.write_dataset(pa.table({"a": [1, None, 3]}), str(path))
