@@ -48,11 +48,11 @@ class _Pin(NamedTuple):
 
 
 class PinnedVersions:
-    """The versions that one transaction has met."""
+    """The versions that one transaction has met; threads may open several at a time."""
 
     def __init__(self) -> None:
+        # Pins are added, by one call of the dictionary each, and none is replaced: no lock is held.
         self._pins: dict[Hashable, _Pin] = {}
-        self._lock = Lock()
 
     def open(self, name: Hashable, ref: Ref, open_ref: Callable[[Ref], OpenVersion]) -> OpenVersion:
         """Open the version that a ref of a table means in this transaction.
@@ -65,14 +65,12 @@ class PinnedVersions:
         Raises:
             ReadFailed: Another table was made in the place of the one that the transaction has met.
         """
-        with self._lock:
-            pin = self._pins.get((name, ref))
+        pin = self._pins.get((name, ref))
         version = None if pin is None else pin.version()
         if version is None:
             version = open_ref(ref if pin is None else pin.ref)
-        with self._lock:
-            own = _Pin.of(version)
-            first = self._pins.setdefault((name, ref), own)
+        own = _Pin.of(version)
+        first = self._pins.setdefault((name, ref), own)
         if first.means(own):
             return version
         version = open_ref(first.ref)
@@ -89,9 +87,8 @@ class PinnedVersions:
         Returns:
             Whether both have met the same versions of the tables of the other one.
         """
-        with self._lock:
-            self._pins = {**other._pins, **self._pins}
-            return all(self._pins[name].means(pin) for name, pin in other._pins.items())
+        met = [self._pins.setdefault(name, pin).means(pin) for name, pin in other._pins.items()]
+        return all(met)
 
 
 class NameUse:

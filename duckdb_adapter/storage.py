@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from duckdb_adapter.paths import options_for
@@ -85,7 +85,7 @@ class GivenStorage:
 
     def with_pins(self, pins: PinnedVersions) -> GivenStorage:
         """Return the same storage for another transaction."""
-        return replace(self, pins=pins)
+        return GivenStorage(self.options, self.rules, self.use_index, pins, self.found)
 
     def recorded(self) -> GivenStorage:
         """Return this one, which asks nobody."""

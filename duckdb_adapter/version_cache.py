@@ -65,7 +65,8 @@ def _key(store: Store, ref: Ref, rules: BaseRules | None) -> Hashable:
     # Equal filesystems may hold different files, and rules have no hash: a version keeps both, so
     # that no others can have their ids.
     reached = store.maps if store.is_local else id(store.fs), id(rules)
-    return (store.root, *reached, ref._replace(as_of=None))
+    place = ref if ref.as_of is None else ref._replace(as_of=None)
+    return (store.root, *reached, place)
 
 
 def _opened(resolved: Resolved, ref: Ref, rules: BaseRules | None) -> OpenVersion:

@@ -37,19 +37,18 @@ class Lock:
     # or inside of what the lock is held for. In a method of ours it could come with the lock held.
     @property
     def __enter__(self) -> Callable[[], bool]:
-        return self._own().__enter__
+        return (self._lock if self._generation == _generation else self._renewed()).__enter__
 
     @property
     def __exit__(self) -> Callable[[type[BaseException] | None, Any, Any], None]:
-        return self._own().__exit__
+        return (self._lock if self._generation == _generation else self._renewed()).__exit__
 
-    def _own(self) -> threading.Lock:
-        """Return the lock of this process."""
-        if self._generation != _generation:
-            with _renewal:
-                if self._generation != _generation:
-                    self._lock = threading.Lock()
-                    self._generation = _generation
+    def _renewed(self) -> threading.Lock:
+        """Return the lock of a process that was forked since the last use."""
+        with _renewal:
+            if self._generation != _generation:
+                self._lock = threading.Lock()
+                self._generation = _generation
         return self._lock
 
     def __reduce__(self) -> tuple[type[Lock], tuple[()]]:

@@ -36,6 +36,10 @@ from duckdb_adapter.queries.trees import (
 _SOURCE = "__duckdb_source_"
 _CAPTURES = " AS NOT MATERIALIZED"
 _LIMITS = [[], ["LIMIT_MODIFIER"]]
+# Texts and names between quotes: those that DuckDB gives to relations and variables are other ones
+# each time.
+_QUOTED = re.compile(r"'(?:[^']|'')*+'|\"(?:[^\"]|\"\")*+\"")
+_GENERATED = re.compile(rf'"(?P<kind>{_SOURCE}|unnamed_relation_)[0-9a-f_]+"')
 
 
 def count_captured(name: str, text: str) -> int:
@@ -49,6 +53,25 @@ def count_captured(name: str, text: str) -> int:
         return 0
     quoted = re.escape(name.replace('"', '""'))
     return len(re.findall(rf'"{quoted} \(reader \d+\)"{_CAPTURES}', text))
+
+
+def with_stable_names(text: str) -> str:
+    """Return the text of a relation with names that are the same whenever it is made.
+
+    Args:
+        text: The whole text; of a statement that is no relation, it is returned as it is.
+    """
+    if _CAPTURES not in text:
+        return text
+    names: dict[str, str] = {}
+
+    def stable(quoted: re.Match[str]) -> str:
+        found = _GENERATED.fullmatch(quoted[0])
+        if found is None:
+            return quoted[0]
+        return names.setdefault(quoted[0], f'"{found["kind"]}{len(names)}"')
+
+    return _QUOTED.sub(stable, text)
 
 
 def statement_in(root: Mapping[str, Any]) -> Mapping[str, Any]:

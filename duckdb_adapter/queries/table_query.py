@@ -10,7 +10,7 @@ import pyarrow as pa
 from duckdb_adapter.identifiers import fold
 from duckdb_adapter.lake_names import LakeTable
 from duckdb_adapter.queries.column_uses import ColumnUses, uses_of
-from duckdb_adapter.queries.nested import statement_in
+from duckdb_adapter.queries.nested import statement_in, with_stable_names
 from duckdb_adapter.queries.parsing import parse
 from duckdb_adapter.queries.query_texts import fires_triggers
 from duckdb_adapter.queries.scan_calls import SCAN, ScanCall
@@ -64,7 +64,7 @@ class TableQuery:
     @cached_property
     def statement_root(self) -> Mapping[str, Any] | None:
         """The root node of the whole text; None where that is no single SELECT, or is long."""
-        return parse(self.text)
+        return parse(with_stable_names(self.text))
 
     @cached_property
     def query_root(self) -> Mapping[str, Any] | None:

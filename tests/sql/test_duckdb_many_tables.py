@@ -431,7 +431,7 @@ def test_a_pattern_waits_for_other_requests_of_the_same_connection(
 
     def watched(fs: Any, path: str, **options: Any) -> Any:
         turn: Any = in_turn(fs)
-        are_in_turn.append(turn._own().locked())
+        are_in_turn.append(turn._lock.locked())
         return glob(fs, path, **options)
 
     monkeypatch.setattr(TarFileSystem, "glob", watched)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from roads import needs_install
 
-from duckdb_adapter.queries.nested import count_captured, statement_in
+from duckdb_adapter.queries.nested import count_captured, statement_in, with_stable_names
 from duckdb_adapter.queries.parsing import parse
 
 SOURCE = "v AS (SELECT * FROM __duckdb_source_1)"
@@ -113,3 +113,31 @@ def test_captured_names_are_counted() -> None:
     assert count_captured(name, f"WITH {one} FROM x") == 1
     assert count_captured(name, f"WITH {one}, {one.replace('3', '12')} FROM x") == 2
     assert count_captured("c).lance", f"WITH {one} FROM x") == 0
+
+
+def relation_text(number: str, relations: tuple[str, str], where: str = "true") -> str:
+    one, other = relations
+    return f"""WITH "t.lance (reader 1)" AS NOT MATERIALIZED (FROM "__duckdb_source_{number}")
+        FROM (FROM 't.lance') AS "unnamed_relation_{one}"
+        JOIN 't.lance' AS "unnamed_relation_{other}" USING (id) WHERE {where}"""
+
+
+def test_a_relation_has_the_same_text_each_time() -> None:
+    text = relation_text("8a004b3d0841_1", ("23eeb4736b92b4e9", "72a303fb3671dd78"))
+    again = relation_text("8a004b3d0841_22", ("c8508ff8b6b5eb17", "44703b0d68dd771b"))
+    assert with_stable_names(text) == with_stable_names(again)
+    self_join = relation_text("8a004b3d0841_22", ("c8508ff8b6b5eb17", "c8508ff8b6b5eb17"))
+    assert with_stable_names(text) != with_stable_names(self_join)
+
+
+@pytest.mark.parametrize(
+    "literal", ["""'"unnamed_relation_23eeb4736b92b4e9"'""", "'it''s __duckdb_source_1_2'"]
+)
+def test_texts_of_users_stay_as_they_are(literal: str) -> None:
+    relations = ("23eeb4736b92b4e9", "72a303fb3671dd78")
+    text = with_stable_names(relation_text("1_2", relations, f"s = {literal}"))
+    assert text == with_stable_names(relation_text("1_2", relations, "s = ''")).replace(
+        "s = ''", f"s = {literal}"
+    )
+    statement = "SELECT id FROM 't.lance' AS \"unnamed_relation_23eeb4736b92b4e9\""
+    assert with_stable_names(statement) == statement

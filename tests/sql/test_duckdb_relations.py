@@ -10,6 +10,8 @@ import lance
 import pytest
 from roads import connect, needs_install, run_python, scanned, write_logs
 
+from duckdb_adapter.queries.parsing import parse
+
 pytestmark = [needs_install, pytest.mark.usefixtures("any_table_is_long")]
 
 ROWS = 3000
@@ -58,6 +60,14 @@ def test_a_relation_reads_what_the_statement_reads(
     assert relation.fetchall() == relation.fetchall() == expected
     assert relation.df().shape[0] == relation.to_arrow_table().num_rows == len(expected)
     assert con.execute(f"SELECT * FROM ({query})").fetchall() == expected
+
+
+def test_a_relation_that_is_made_again_is_not_parsed_again(con: Any, table: Path) -> None:
+    query = f"SELECT level, count(*) FROM '{table}' WHERE id > 5 GROUP BY level ORDER BY ALL"
+    first = con.sql(query).fetchall()
+    parsed = parse.cache_info().misses
+    assert con.sql(query).fetchall() == first
+    assert parse.cache_info().misses == parsed
 
 
 def test_what_is_done_to_a_relation_counts(
