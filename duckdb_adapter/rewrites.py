@@ -7,14 +7,14 @@ Each rewrite knows a use of a table (`queries`) for which less than all of its r
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from duckdb_adapter.engine_settings import BindContext
 from duckdb_adapter.queries.members import UsedColumns
 from duckdb_adapter.queries.table_uses import TableUses
 from duckdb_adapter.releases import is_new
-from duckdb_adapter.sources.column_values import are_values_cached
+from duckdb_adapter.sources.column_values import are_values_cached, keep_texts
 from duckdb_adapter.sources.extremes import extreme_rows
 from duckdb_adapter.sources.groups import group_by_codes
 from duckdb_adapter.sources.join_keys import ranged_keys
@@ -117,11 +117,33 @@ def restrict(
         return rows if top_n is None or top_n.calls else TopNRows(rows.dataset, top_n)
     table = BoundTable(rows, uses, context, is_view)
     kept = kept_rows(rows)
-    for rewrite in (*_REWRITES, _scanned) if kept is None else (_row_count,):
+    if kept is not None:
+        return _first_applied([_row_count], table) or table.with_used_columns(kept)
+    found = _first_applied(_FIRST, table)
+    if found is None:
+        table = _with_kept_texts(table)
+        found = _first_applied(_LATER, table)
+    return table.rows if found is None else found
+
+
+def _first_applied(rewrites: Sequence[Rewrite], table: BoundTable) -> Replacement | None:
+    """Return what the first rewrite that applies has in place of a table."""
+    for rewrite in rewrites:
         found = _applied(rewrite, table)
         if found is not None:
             return table.with_used_columns(found) if isinstance(found, Rows) else found
-    return rows if kept is None else table.with_used_columns(kept)
+    return None
+
+
+def _with_kept_texts(table: BoundTable) -> BoundTable:
+    """Return a table with the strings in memory that statements aggregate again and again."""
+    columns = table.uses.aggregated_columns if table.are_values_enough else []
+    try:
+        is_new = bool(columns) and keep_texts(table.rows, columns)
+    except LanceError as error:  # see `_applied`
+        _log.debug("columns are not kept in memory, since %s", error)
+        return table
+    return table._replace(rows=Rows(table.rows.dataset)) if is_new else table
 
 
 def _applied(rewrite: Rewrite, table: BoundTable) -> Replacement | None:
@@ -184,16 +206,6 @@ def _sample(table: BoundTable) -> Replacement | None:
     return SampledRows(table.rows.dataset, count, table.context.use)
 
 
-_REWRITES: tuple[Rewrite, ...] = (
-    _top_n,  # few rows
-    _row_count,  # none
-    _extremes,  # two for each column
-    _value_counts,  # one for each combination of values
-    _limit,  # those that LIMIT and OFFSET leave
-    _sample,  # those that are drawn
-)
-
-
 def _scanned(table: BoundTable) -> Replacement:
     """Return what is scanned where no rewrite applies: all rows that pass WHERE.
 
@@ -216,3 +228,16 @@ def _scanned(table: BoundTable) -> Replacement:
         return grouped
     expressions = ranged_keys(table.rows, table.uses.join_keys)
     return rows.with_expressions(expressions) if expressions else rows
+
+
+_FIRST: tuple[Rewrite, ...] = (
+    _top_n,  # few rows
+    _row_count,  # none
+    _extremes,  # two for each column
+)
+_LATER: tuple[Rewrite, ...] = (
+    _value_counts,  # one for each combination of values
+    _limit,  # those that LIMIT and OFFSET leave
+    _sample,  # those that are drawn
+    _scanned,  # all that pass WHERE
+)

@@ -115,6 +115,17 @@ def group_keys(query: TableQuery, encoded: Collection[str]) -> GroupKeys | None:
     return GroupKeys(names, are_joined_last, takes_any_order) if names else None
 
 
+def aggregated_columns(query: TableQuery) -> list[str]:
+    """Return the columns whose values a query uses that aggregates rows of the table alone."""
+    select = query.table_select
+    if select is None or not query.uses or not (aggregates(select) or _is_distinct(select)):
+        return []
+    used = (
+        name for name, uses in query.uses.items() if not all(u.is_tested for u in uses.values())
+    )
+    return [query.columns[name] for name in used]
+
+
 def _is_distinct(select: Mapping[str, Any]) -> bool:
     """Whether a SELECT returns each of its rows once, whichever order they are in."""
     distinct = [each for each in select["modifiers"] if each["type"] == "DISTINCT_MODIFIER"]

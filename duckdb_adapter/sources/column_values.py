@@ -21,15 +21,19 @@ from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.scanner import LanceScanner
 from lancefs.scan.settings import BATCH_ROWS
 from lancefs.table.dictionary_columns import stored_items
+from lancefs.table.kept_texts import BUDGET, KEPT_TEXTS, KeptTexts
 from lancefs.table.per_version import PerVersion
+from lancefs.table.stored_dictionaries import is_encodable
 
 # Rows of the tables whose values are counted: a shorter table is read with all its rows, and
 # counting the values of a longer one would delay even an EXPLAIN by seconds.
 MIN_ROWS, MAX_ROWS = 2 * BATCH_ROWS, 512 * 1024 * 1024
 # Most items in the dictionaries of a column that are read in place of its rows.
-_MAX_ITEMS = 8 * 1024
+_MAX_ITEMS = 16 * 1024
 # Rows whose values are looked at first.
 _PROBED_ROWS = 8 * 1024
+# Rows of a column that is kept in memory.
+_MAX_KEPT_ROWS = BUDGET // 2
 # Rows of a batch, each of which costs some Python.
 _COUNTED_ROWS = 256 * 1024
 # Least average rows of a fragment with which dictionaries are read in place of rows.
@@ -171,6 +175,43 @@ def count_values(dataset: LanceDataset, paths: Sequence[str]) -> CombinationCoun
         found = next(filter(None, wider), None)
         known[key] = _count(dataset, paths) if found is None else found.of(paths)
     return known[key]
+
+
+def keep_texts(rows: Rows, columns: Sequence[str]) -> bool:
+    """Keep columns of strings in memory that are asked for again, if they have few values.
+
+    Args:
+        rows: The rows of a table; see `are_values_cached`.
+        columns: The columns.
+
+    Returns:
+        Whether there are columns that were not kept before.
+
+    Raises:
+        LanceError: A column cannot be read.
+    """
+    dataset, kept = rows.dataset, KEPT_TEXTS.of(rows.dataset.opened)
+    if (rows.known_count() or 0) > _MAX_KEPT_ROWS:
+        return False
+    fields = [dataset.opened.column(name) for name in columns if name not in rows.encoded]
+    texts = [field for field in fields if is_encodable(field) and not field.children]
+    is_new = False
+    for field in texts:
+        if field.id in kept or has_index(dataset, [field.name]):
+            continue
+        if is_asked_again(dataset, ("kept", field.name)):
+            kept[field.id] = KeptTexts()
+            _read_once(dataset, field.name, kept[field.id])
+            is_new = is_new or kept[field.id].is_kept
+    return is_new
+
+
+def _read_once(dataset: LanceDataset, column: str, texts: KeptTexts) -> None:
+    """Read a column that is to be kept, until it has many values."""
+    with _read(dataset, [column], batch_size=_COUNTED_ROWS).to_reader() as reader:
+        for _ in reader:
+            if not texts.is_kept:
+                return
 
 
 def string_values(dataset: LanceDataset, columns: Sequence[str]) -> Mapping[str, pa.Array] | None:

@@ -35,8 +35,9 @@ GROUP = "__lance_group"
 _READER, _COMBINATIONS = "grouped reader", "groups"
 # A shorter table is grouped by its strings: looking at the values of columns costs time, too.
 _MIN_ROWS = 512 * 1024
-# Largest dictionary for whose items DuckDB computes a function once each.
-_MAX_COMPUTED = 8 * 1024
+# Largest dictionary for whose items DuckDB computes a function once each; and the largest one that
+# it joins by an array if it knows the ranges of both sides. Of a larger one it copies strings then.
+_MAX_COMPUTED, _MAX_IN_ARRAY = 16 * 1024 + 1, 8 * 1024
 
 
 class GroupedRows(RowSource):
@@ -78,11 +79,12 @@ class GroupedRows(RowSource):
         rows, groups = table_of(_READER), table_of(_COMBINATIONS)
         if self._has_ranges:
             number = f"system.main.mod({GROUP}, {self._combinations.count}::INTEGER)"
-            sides = [
-                f"(SELECT * REPLACE ({number} AS {GROUP}) FROM {side})" for side in (rows, groups)
-            ]
+            ranged = f"(SELECT * REPLACE ({number} AS {GROUP}) FROM {{}})"
+            rows = ranged.format(rows)
+            if self._combinations.count <= _MAX_IN_ARRAY:
+                groups = ranged.format(groups)
             # Each number has its strings. Of a left join, DuckDB 2.0 makes no array.
-            return f"SELECT {columns} FROM {' JOIN '.join(sides)} USING ({GROUP})"
+            return f"SELECT {columns} FROM {rows} JOIN {groups} USING ({GROUP})"
         # A left join, below which DuckDB aggregates anything: below an inner one, which may remove
         # rows, only what cannot fail.
         return f"SELECT {columns} FROM {rows} LEFT JOIN {groups} USING ({GROUP})"

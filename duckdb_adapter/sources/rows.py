@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -41,6 +41,7 @@ from lancefs.scan.selectivity import estimate_selectivity
 from lancefs.scan.settings import BATCH_ROWS
 from lancefs.table.dictionary_columns import ENCODED, encoded_type
 from lancefs.table.fragment_readers import are_several_local
+from lancefs.table.kept_texts import kept_ids
 from lancefs.table.open_version import OpenVersion
 
 COUNT_COLUMN = "__lance_rows"
@@ -214,7 +215,8 @@ class DuckDBColumns:
         return any(has_type(kind, is_list) for kind in self.schema.types)
 
 
-_COLUMNS: WeakKeyDictionary[OpenVersion, DuckDBColumns] = WeakKeyDictionary()
+# The columns of whole versions, by the ids of the fields that are kept in memory.
+_COLUMNS: WeakKeyDictionary[OpenVersion, tuple[frozenset[int], DuckDBColumns]] = WeakKeyDictionary()
 _LOCK = Lock()
 
 
@@ -262,16 +264,18 @@ class Rows(RowSource):
         """Describe the columns; those of a whole version once for all queries."""
         version = self.dataset.opened
         is_whole = self._encodes and self.dataset.schema is version.shown_schema
+        kept = kept_ids(version)
         with _LOCK:
-            found = _COLUMNS.get(version) if is_whole else None
-        if found is None:
-            found = self._described_newly()
+            known = _COLUMNS.get(version) if is_whole else None
+        if known is None or known[0] != kept:
+            known = kept, self._described_newly(kept)
             if is_whole:
                 with _LOCK:
-                    _COLUMNS[version] = found
+                    _COLUMNS[version] = known
+        found = known[1]
         return found if self._encodes_lists else found.with_plain_lists
 
-    def _described_newly(self) -> DuckDBColumns:
+    def _described_newly(self, kept: Set[int]) -> DuckDBColumns:
         version, shown = self.dataset.opened, self.dataset.schema
         own = next((name for name in shown.names if fold(name) == COUNT_COLUMN), None)
         if own is not None:
@@ -279,7 +283,7 @@ class Rows(RowSource):
                 f"{version.name}: the column {own!r} is called as one that lancefs adds for "
                 "DuckDB; read the table with lancefs.open, and give the column another name there"
             )
-        encoded, nested = self._encoded_columns()
+        encoded, nested = self._encoded_columns(kept)
         plain = [field_for_duckdb(field) for field in shown]
         columns = [field.with_type(ENCODED) if field.name in encoded else field for field in plain]
         types = {field.name: encoded_type(field.type) for field in plain if field.name in nested}
@@ -292,7 +296,7 @@ class Rows(RowSource):
         schema = pa.schema([_COUNT_FIELD, *columns])
         return DuckDBColumns(schema, encoded, changed, {name: name for name in nested}, types)
 
-    def _encoded_columns(self) -> tuple[frozenset[str], frozenset[str]]:
+    def _encoded_columns(self, kept: Set[int]) -> tuple[frozenset[str], frozenset[str]]:
         """The columns of strings that come dictionary-encoded, and those of lists whose items do.
 
         DuckDB groups by them quicker, and takes them apart quicker. That must be known before
@@ -301,7 +305,9 @@ class Rows(RowSource):
         if not (self._encodes and len(self.dataset.schema) <= _MAX_COLUMNS):
             return frozenset(), frozenset()
         version = self.dataset.opened
-        found = self._with_dictionaries(list(map(version.column, self.dataset.schema.names)))
+        fields = list(map(version.column, self.dataset.schema.names))
+        found = [field for field in fields if field.id in kept]
+        found += self._with_dictionaries([field for field in fields if field.id not in kept])
         nested = frozenset(field.name for field in found if field.children)
         return frozenset(field.name for field in found) - nested, nested
 

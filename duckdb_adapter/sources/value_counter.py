@@ -15,8 +15,8 @@ from lancefs.datafile.buffers import Array, Ints
 from lancefs.datafile.constants import array_of, scalar_of
 from lancefs.datafile.kernels import add_positions, count_sums
 
-MAX_VALUES = 4 * 1024
-MAX_COMBINATIONS = 16 * 1024
+MAX_VALUES = 16 * 1024
+MAX_COMBINATIONS = 16 * 1024 + 1
 # Largest dictionary, in bytes, that is kept.
 _MAX_BYTES = 1024 * 1024
 # Largest span of whole numbers that are counted.

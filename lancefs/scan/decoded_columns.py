@@ -85,7 +85,9 @@ def _read_group(
         decimal64 = forms.decimal64 - forms.dictionary - forms.validity
         asked = decimal64_columns.reduced(fragment, asked, ranges, decimal64)
     if encoded := forms.dictionary | forms.items:
-        return dictionary_columns.read(fragment, asked, ranges, request.blobs, encoded)
+        return dictionary_columns.read(
+            fragment, asked, ranges, request.blobs, encoded, request.kept_texts
+        )
     return fragment.read(asked, ranges, request.blobs)
 
 

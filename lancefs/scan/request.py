@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from lancefs.table.fragment_reader import FragmentReader
 if TYPE_CHECKING:
     from lancefs.scan.conditions import Condition
     from lancefs.scan.index_use import IndexUse
+    from lancefs.table.kept_texts import KeptTexts
     from lancefs.table.row_index import RowIndex
 
 
@@ -39,6 +40,7 @@ class ScanRequest:
         blobs: Whether blob columns show where their bytes are, or the bytes.
         forms: Which columns come in another form than their values.
         settings: What the scan is tuned by.
+        kept_texts: Columns of strings that stay in memory, by field id.
         is_collected: Whether the consumer keeps all batches; they are as long as is quickest then.
         stats: Counts what the scan does.
     """
@@ -55,6 +57,7 @@ class ScanRequest:
     blobs: Blobs
     forms: OutputForms
     settings: ScanSettings
+    kept_texts: Mapping[int, KeptTexts]
     is_collected: bool = False
     stats: ScanStats = field(default_factory=ScanStats, compare=False)
 

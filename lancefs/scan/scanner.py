@@ -35,6 +35,7 @@ from lancefs.scan.settings import default_settings
 from lancefs.scan.stats import ScanStats
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import Fragment
+from lancefs.table.kept_texts import KEPT_TEXTS
 from lancefs.table.members import nested, paths_of
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
@@ -172,6 +173,7 @@ class LanceScanner(OtherNames):
             blobs=blobs,
             forms=self._forms(dictionary_columns, validity_columns, decimal64_columns),
             settings=settings,
+            kept_texts=KEPT_TEXTS.of(version),
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -16,6 +16,7 @@ from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
+from lancefs.table.kept_texts import KeptTexts
 from lancefs.table.stored_dictionaries import dictionary_columns, text_field
 
 ENCODED = pa.dictionary(pa.int32(), pa.string())
@@ -30,6 +31,7 @@ def read(
     ranges: Sequence[RowRange],
     blobs: Blobs,
     encoded: Set[int],
+    kept: Mapping[int, KeptTexts],
 ) -> list[pa.Array]:
     """Read rows of several fields, some of them dictionary-encoded; see `FragmentReader.read`.
 
@@ -40,7 +42,31 @@ def read(
         blobs: Whether blobs come as descriptors, or as their bytes.
         encoded: The ids of columns that come with dictionaries and indices of 32 bits, whatever
             their pages are.
+        kept: Columns that stay in memory, by the ids of fields.
     """
+    wanted = {id: kept[id] for id in kept.keys() & encoded}
+    if not wanted:
+        return _read(reader, fields, ranges, blobs, encoded)
+    parts = reader.parts(ranges)
+    arrays = {id: array for id, texts in wanted.items() if (array := texts.find(parts)) is not None}
+    rest = [field for field in fields if field.id not in arrays]
+    if rest:
+        decoded = _read(reader, rest, ranges, blobs, encoded)
+        arrays |= {field.id: array for field, array in zip(rest, decoded, strict=True)}
+    for field in rest:
+        if field.id in wanted:
+            wanted[field.id].note(parts, arrays[field.id])
+    return [arrays[field.id] for field in fields]
+
+
+def _read(
+    reader: FragmentReader | FragmentRun,
+    fields: Sequence[Field],
+    ranges: Sequence[RowRange],
+    blobs: Blobs,
+    encoded: Set[int],
+) -> list[pa.Array]:
+    """Read rows of several fields from their files; see `read`."""
     texts = {text_field(field).id: field.id for field in fields if field.id in encoded}
     as_stored = _decoded_as_stored(reader, ranges, texts.keys())
     decodable = {texts[id] for id in as_stored}
