@@ -136,8 +136,8 @@ def _first_applied(rewrites: Sequence[Rewrite], table: BoundTable) -> Replacemen
 
 
 def _with_kept_texts(table: BoundTable) -> BoundTable:
-    """Return a table with the strings in memory that statements aggregate again and again."""
-    columns = table.uses.aggregated_columns if table.are_values_enough else []
+    """Return a table with the strings in memory that statements use again and again."""
+    columns = table.uses.repeated_columns if table.are_values_enough else []
     try:
         is_new = bool(columns) and keep_texts(table.rows, columns)
     except LanceError as error:  # see `_applied`

@@ -115,15 +115,22 @@ def group_keys(query: TableQuery, encoded: Collection[str]) -> GroupKeys | None:
     return GroupKeys(names, are_joined_last, takes_any_order) if names else None
 
 
-def aggregated_columns(query: TableQuery) -> list[str]:
-    """Return the columns whose values a query uses that aggregates rows of the table alone."""
+def repeated_columns(query: TableQuery) -> list[str]:
+    """Return the columns of whose values each is likely to be used many times.
+
+    Of rows of the table alone, those that a query tests; and all that it names, if it aggregates.
+    """
     select = query.table_select
-    if select is None or not query.uses or not (aggregates(select) or _is_distinct(select)):
+    if select is None or not query.uses:
         return []
-    used = (
-        name for name, uses in query.uses.items() if not all(u.is_tested for u in uses.values())
-    )
-    return [query.columns[name] for name in used]
+    aggregated = aggregates(select) or _is_distinct(select)
+    parts = expressions_in(select["where_clause"])
+    tested = {column_of(each, query.columns) for each in parts if each["class"] == "COLUMN_REF"}
+    return [
+        query.columns[name]
+        for name, uses in query.uses.items()
+        if (aggregated or name in tested) and not all(use.is_tested for use in uses.values())
+    ]
 
 
 def _is_distinct(select: Mapping[str, Any]) -> bool:

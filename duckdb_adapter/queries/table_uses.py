@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from duckdb_adapter.lake_names import LakeTable
 from duckdb_adapter.queries.constant_tests import tests_constants
 from duckdb_adapter.queries.encoded_lists import takes_encoded_lists
-from duckdb_adapter.queries.groups import aggregated_columns
+from duckdb_adapter.queries.groups import repeated_columns
 from duckdb_adapter.queries.join_keys import join_keys
 from duckdb_adapter.queries.limits import LimitedRange, limited_range
 from duckdb_adapter.queries.members import UsedColumns, used_columns
@@ -86,9 +86,9 @@ class TableUses:
         return takes_encoded_lists(self.query)
 
     @cached_property
-    def aggregated_columns(self) -> list[str]:
-        """The columns whose values it uses, where it aggregates rows of the table alone."""
-        return aggregated_columns(self.query)
+    def repeated_columns(self) -> list[str]:
+        """The columns of whose values each is likely to be used many times."""
+        return repeated_columns(self.query)
 
     @cached_property
     def limited_range(self) -> LimitedRange | None:

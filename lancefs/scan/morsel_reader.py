@@ -385,7 +385,9 @@ class MorselReader:
             return frozenset()
         if not isinstance(reader, FragmentReader):
             return frozenset()
-        return reader.with_dictionaries(fields)
+        kept = self.request.kept_texts
+        in_memory = {field.id for field in fields if field.id in kept and kept[field.id].is_kept}
+        return reader.with_dictionaries(fields) | in_memory
 
     def _as_tested(
         self, columns: dict[int, pa.Array], by_item: frozenset[int]

@@ -62,6 +62,11 @@ QUERIES = [
     "SELECT visitor, row_number() OVER (PARTITION BY page ORDER BY id) AS n FROM {t} ORDER BY ALL",
     "SELECT own, count(*) FROM {t} WHERE visitor IS NULL GROUP BY own ORDER BY own",
     "SELECT * FROM {t} ORDER BY page, id LIMIT 7",
+    "SELECT id, own FROM {t} WHERE visitor = '7919 is the number of a user' ORDER BY id",
+    "SELECT visitor, page FROM {t} WHERE page > '/5' AND id % 7 = 2 ORDER BY id",
+    "SELECT id FROM {t} WHERE visitor IN ('x', '7919 is the number of a user') OR page = '/4/1' "
+    "ORDER BY id",
+    "SELECT id FROM {t} WHERE visitor IS DISTINCT FROM '0 is the number of a user' ORDER BY id",
 ]
 
 
@@ -100,6 +105,16 @@ def test_columns_are_not_kept_for_statements_that_gain_nothing(table: Path, quer
     for _ in range(3):
         con.execute(query.format(t=f"'{table}'"))
     assert _kept(table) == set()
+
+
+def test_a_column_that_is_tested_again_is_kept(table: Path) -> None:
+    con = connect("install")
+    query = f"SELECT id, own FROM '{table}' WHERE page = '/3/0' AND visitor LIKE '7%'"
+    first = con.execute(query).fetchall()
+    assert _kept(table) == set()
+    assert con.execute(query).fetchall() == first
+    assert _kept(table) == {"Page", "visitor"}
+    assert con.execute(query).fetchall() == first
 
 
 def test_a_column_with_an_index_is_not_kept(table: Path) -> None:
