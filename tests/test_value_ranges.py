@@ -50,14 +50,14 @@ def read(table: str, filter: Any, **options: Any) -> tuple[pa.Table, ScanStats]:
     return scanner.to_table(), scanner.stats
 
 
-def check(table: str, filter: Any) -> ScanStats:
+def check(table: str, filter: Any, columns: list[str] | None = None) -> ScanStats:
     """Read twice; the second read gives the same rows. Return what it did."""
     fragment_ranges.forget()
-    first, stats = read(table, filter)
+    first, stats = read(table, filter, columns=columns)
     assert stats.rows_skipped == 0
-    second, stats = read(table, filter)
+    second, stats = read(table, filter, columns=columns)
     assert second.equals(first)
-    batches = lancefs.open(table).to_batches(filter=filter, batch_size=10)
+    batches = lancefs.open(table).to_batches(filter=filter, batch_size=10, columns=columns)
     assert (
         pa.Table.from_batches(batches, first.schema).combine_chunks().equals(first.combine_chunks())
     )
@@ -119,6 +119,8 @@ TYPES = {
     pa.timestamp("ms", "UTC"): [datetime(1, 1, 1), datetime(2020, 1, 1), datetime(9999, 1, 1)],
     pa.time64("us"): [time(0), time(12), time(23, 59)],
     pa.duration("s"): [timedelta(-5), timedelta(0), timedelta(5)],
+    pa.float32(): [float("-inf"), -0.0, 0.5],
+    pa.float64(): [-1e300, 5e-324, float("inf")],
 }
 
 
@@ -136,11 +138,63 @@ def test_every_kind_of_stored_number_has_ranges(tmp_path: Path, kind: pa.DataTyp
 
 
 def test_other_columns_have_none(tmp_path: Path) -> None:
-    floats = [1.0, float("nan"), None, -0.0] * 20
-    rows = pa.table({"f": floats, "b": [True, False] * 40, "s": [b"a", b"b"] * 40})
+    halves = pa.array([1.0, 2.0] * 40, pa.float16())
+    rows = pa.table({"h": halves, "b": [True, False] * 40, "s": [b"a", b"b"] * 40})
     table = write(tmp_path / "t", rows)
-    for filter in ("f < 0.5", "f = 7", "b", pc.field("s") == b"c", pc.field("f") < 0):
+    for filter in ("b", pc.field("s") == b"c", pc.field("h").cast(pa.float32()) < 0):
         assert check(table, filter).rows_skipped == 0
+
+
+FLOATS = [float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1.5, -1.5, 1e-40, 3.4e38, None]
+
+
+@given(
+    values=st.lists(st.sampled_from(FLOATS), min_size=1, max_size=4),
+    kind=st.sampled_from([pa.float32(), pa.float64()]),
+    operator=st.sampled_from(["<", "<=", "=", ">=", ">", "!="]),
+    bound=st.sampled_from(["0", "-0.0", "1.5", "1e-40", "0.1", "7", "-3.5e38", "9007199254740993"]),
+)
+def test_floats_are_passed_over_by_their_order(
+    tmp_path_factory: pytest.TempPathFactory,
+    values: list[float | None],
+    kind: pa.DataType,
+    operator: str,
+    bound: str,
+) -> None:
+    column = pa.array([value for value in values for _ in range(ZONE)], kind)
+    table = write(
+        tmp_path_factory.mktemp("f") / "t", pa.table({"f": column, "i": range(len(column))})
+    )
+    filters = [f"f {operator} {bound}", f"f {operator} {bound} and f < 2.5"]
+    compared = duckdb_comparison(operator, float(bound), kind)
+    for filter in (*filters, compared):
+        check(table, filter, ["i"])
+    for filter in filters:
+        expected = lance.dataset(table).to_table(columns=["i"], filter=filter)
+        assert read(table, filter, columns=["i"])[0] == expected, filter
+
+
+def duckdb_comparison(operator: str, bound: float, kind: pa.DataType) -> pc.Expression:
+    """Return a comparison as DuckDB makes it, for which NaN is greater than all numbers."""
+    field, constant = pc.field("f"), pa.scalar(bound, kind)
+    found = {
+        "<": field < constant,
+        "<=": field <= constant,
+        "=": field == constant,
+        ">=": (field >= constant) | (field != field),
+        ">": (field > constant) | pc.is_nan(field),
+        "!=": field != constant,
+    }
+    return found[operator]
+
+
+def test_numbers_beside_nan_are_passed_over(tmp_path: Path) -> None:
+    floats = [float(n) for n in range(10 * ZONE)] + [float("nan")] * ZONE + [1.0] * ZONE
+    table = write(tmp_path / "t", pa.table({"f": floats, "i": range(len(floats))}))
+    assert check(table, "f < 3").rows_skipped >= 9 * ZONE
+    above = (pc.field("f") > 1000.0) | (pc.field("f") != pc.field("f"))
+    assert check(table, above, ["i"]).rows_skipped == 11 * ZONE
+    assert read(table, above)[0].num_rows == ZONE
 
 
 def test_deleted_rows_stay_deleted_and_versions_apart(tmp_path: Path) -> None:

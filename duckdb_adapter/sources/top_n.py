@@ -28,6 +28,7 @@ from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import bytes_of
+from lancefs.scan.intervals import is_float
 from lancefs.scan.settings import BATCH_ROWS
 from lancefs.scan.value_ranges import has_range
 from lancefs.storage.budget_cache import BudgetCache
@@ -288,7 +289,7 @@ class TopNRows(Rows):
         wanted, kind = self._wanted, self._first_type
         column = wanted.orders[0].column
         is_clear = self.dataset.is_local and wanted.rows and column not in self.encoded
-        if not (is_clear and (is_text(kind) or has_range(kind))):
+        if not is_clear or is_float(kind) or not has_range(kind):  # NaN passes no comparison
             return None
         ends = {each[0]: TopNAccumulator(wanted.rows, each[:1]) for each in wanted.directions}
         parts: dict[int, pa.Array] = {}

@@ -45,8 +45,10 @@ from lancefs.scan.intervals import (
     NumberSet,
     TextInterval,
     ValueInterval,
+    float_interval_of,
     intersect,
     interval_of,
+    is_float,
     may_be_in_set,
     text_interval_of,
 )
@@ -67,7 +69,6 @@ _HOLDING = ("match_substring", "starts_with", "ends_with")
 _LIKE_ASCII = ("\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}", "\N{KELVIN SIGN}")
 # From this number on, single values of a column that are joined by OR are looked up as a set.
 _MIN_JOINED = 4
-_FLOATS = (pa.types.is_float32, pa.types.is_float64)
 
 
 # A condition on one column, as it is evaluated; and of several.
@@ -166,13 +167,19 @@ class Condition:
         """
         numbers: dict[str, Interval] = {}
         texts: dict[str, TextInterval] = {}
+        types = {name: schema.field(name).type for name in schema.names if _is_unique(name, schema)}
+        has_floats = any(map(is_float, types.values()))
         for term in (
             () if self.tree is None else expressions.chain_terms(self.tree, expressions.AND)
         ):
-            test = expressions.as_test(term) or text_match(term)
-            if test is None or len(schema.get_all_field_indices(test.column)) != 1:
+            of_floats = float_interval_of(conditions_of(term)) if has_floats else None
+            if of_floats is not None and is_float(types.get(of_floats.column, pa.null())):
+                intersect(numbers, of_floats)
                 continue
-            data_type = schema.field(test.column).type
+            test = expressions.as_test(term) or text_match(term)
+            if test is None or test.column not in types:
+                continue
+            data_type = types[test.column]
             if (interval := interval_of(test, data_type)) is not None:
                 intersect(numbers, interval)
             elif (of_keys := text_interval_of(test, data_type)) is not None:
@@ -310,19 +317,25 @@ def _join(tests: Sequence[ValueTest]) -> ValueTest:
 
 
 def _column_test(term: SingleCondition, schema: pa.Schema) -> ValueTest | None:
-    if len(schema.get_all_field_indices(term.column)) != 1:
+    if not _is_unique(term.column, schema):
         return None
     data_type = value_type(schema.field(term.column).type)
     if isinstance(term, TextMatch):
         return term if pa.types.is_string(data_type) else None
-    is_float = any(is_kind(data_type) for is_kind in _FLOATS)
     if isinstance(term, Comparison) and term.operator == "is_nan":
-        return term if is_float else None
+        return term if is_float(data_type) else None
     interval = interval_of(term, data_type)
     if interval is not None:
         return interval
-    is_compared = is_float or pa.types.is_string(data_type) or pa.types.is_boolean(data_type)
+    is_compared = (
+        is_float(data_type) or pa.types.is_string(data_type) or pa.types.is_boolean(data_type)
+    )
     return term if is_compared and _has_type(term, data_type) else None
+
+
+def _is_unique(column: str, schema: pa.Schema) -> bool:
+    """Whether a name means one column."""
+    return len(schema.get_all_field_indices(column)) == 1
 
 
 def _has_type(test: Comparison | Membership | TextPart, data_type: pa.DataType) -> bool:

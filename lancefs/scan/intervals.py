@@ -2,17 +2,20 @@
 
 An interval of numbers says exactly which values pass. An interval of texts is one of their keys,
 which are their first bytes (`kernels.bounds`): no text passes whose key is outside of it, but not
-all texts pass whose keys are inside of it.
+all texts pass whose keys are inside of it. So it is with floats, whose keys are whole numbers in
+their order, NaN being the greatest one.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,13 +23,22 @@ from lancefs.datafile.arrays import is_text, mask_of, stored_values, text_keys, 
 from lancefs.datafile.buffers import Array, Ints, Mask, to_arrow_numbers
 from lancefs.datafile.kernels.bounds import KEY_BYTES, MAX_KEY, MIN_KEY, text_key
 from lancefs.forks import cached_property
-from lancefs.scan.condition_trees import SingleCondition, TextMatch
+from lancefs.scan.condition_trees import (
+    Combination,
+    ConditionTree,
+    SingleCondition,
+    TextMatch,
+)
 from lancefs.scan.expressions import Comparison, Membership
 
 # Enough digits for a decimal of any scale in the units of any other.
 _EXACT = Context(prec=200)
 # Widest span of a set of numbers that is looked up in a table with an entry for each number.
 _TABLE = 4 * 1024 * 1024
+# The least key of a float, and the greatest one, that of NaN.
+_LEAST_KEY, _GREATEST_KEY = -(1 << 63), (1 << 63) - 1
+# Up to here, integers are floats of 64 bits.
+_EXACT_INTEGERS = 1 << 53
 _TEMPORAL = (pa.types.is_date, pa.types.is_time, pa.types.is_timestamp, pa.types.is_duration)
 
 
@@ -198,6 +210,64 @@ def interval_of(test: SingleCondition, data_type: pa.DataType) -> Interval | Non
     numbers = stored_values(test.values, f"<{sign}{data_type.bit_width // 8}")
     among = NumberSet(numbers.astype(np.int64))
     return Interval(test.column, int(among.numbers[0]), int(among.numbers[-1]), among)
+
+
+def float_interval_of(terms: Sequence[ConditionTree] | None) -> Interval | None:
+    """Return an interval with the keys of all floats that pass; None where conditions set none.
+
+    Args:
+        terms: Conditions on columns of any types, all of which are true; None for other ones. One
+            is taken that compares a column, or that is joined by OR with a test of it for NaN.
+    """
+    if terms is None or len(terms) != 1:
+        return None
+    (term,) = terms
+    tests = term.terms if isinstance(term, Combination) and not term.is_all else (term,)
+    known = [test for test in tests if isinstance(test, Comparison)]
+    compared = [test for test in known if test.operator != "is_nan"]
+    if len(known) < len(tests) or len(compared) != 1 or len({test.column for test in known}) > 1:
+        return None
+    operator, key = compared[0].operator, _float_key(compared[0].value)
+    if key is None:
+        return None
+    column = known[0].column
+    match operator:
+        case "greater":
+            return Interval(column, key + 1, _GREATEST_KEY)
+        case "greater_equal":
+            return Interval(column, key, _GREATEST_KEY)
+    if len(known) > 1:  # NaN is outside of all others
+        return None
+    match operator:
+        case "equal":
+            return Interval(column, key, key)
+        case "less":
+            return Interval(column, _LEAST_KEY, key - 1)
+        case "less_equal":
+            return Interval(column, _LEAST_KEY, key)
+    return None
+
+
+def is_float(data_type: pa.DataType) -> bool:
+    """Whether a type is one of floats that have keys: of 32 or 64 bits."""
+    return bool(pa.types.is_float32(data_type) or pa.types.is_float64(data_type))
+
+
+def float_keys(values: npt.NDArray[np.floating[Any]]) -> Ints:
+    """Return whole numbers in the order of floats, the same for zeros of both signs."""
+    bits = (values.astype(np.float64) + 0.0).view(np.int64)
+    keys = np.where(bits < 0, bits ^ _GREATEST_KEY, bits)
+    return np.where(np.isnan(values), _GREATEST_KEY, keys)
+
+
+def _float_key(value: pa.Scalar | None) -> int | None:
+    """Return the key of a literal; None of NaN, and of one that Arrow would round or refuse."""
+    if value is None or not value.is_valid:
+        return None
+    number = value.as_py() if is_float(value.type) or pa.types.is_integer(value.type) else None
+    if number is None or (isinstance(number, int) and abs(number) > _EXACT_INTEGERS):
+        return None
+    return None if math.isnan(number) else int(float_keys(np.array([number], np.float64))[0])
 
 
 def _interval_of_comparison(comparison: Comparison, data_type: pa.DataType) -> Interval | None:

@@ -2,9 +2,9 @@
 
 Data files have no statistics. A scan that decodes a column for its filter keeps the range of values
 in each zone, so that the next filter on the column skips zones, and whole fragments, in which no
-row passes. Columns of stored numbers have ranges: integers, dates, times, durations; and
-texts, of which the keys count (`kernels.bounds`). Null slots do not count; deleted rows do, so that
-a range holds for every version with the file.
+row passes. Columns of stored numbers have ranges: integers, dates, times, durations; and texts and
+floats, of which the keys count (`kernels.bounds`, `intervals.float_keys`). Null slots do not count;
+deleted rows do, so that a range holds for every version with the file.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import pyarrow as pa
 from lancefs.datafile.arrays import (
     indices_of,
     is_text,
+    numbers_of,
     stored_values,
     strings_of,
     text_keys,
@@ -136,9 +137,9 @@ def are_outside(low: Numbers, high: Numbers, interval: ValueInterval) -> Mask:
 
 def has_range(data_type: pa.DataType) -> bool:
     """Tell whether columns of a type have ranges: texts, and stored numbers of up to 64 bits."""
-    from lancefs.scan.intervals import stored_bounds
+    from lancefs.scan.intervals import is_float, stored_bounds
 
-    if is_text(value_type(data_type)):
+    if is_text(value_type(data_type)) or is_float(data_type):
         return True
     return stored_bounds(data_type) is not None and data_type.bit_width <= _WIDEST
 
@@ -350,6 +351,8 @@ def _bounds_of(array: pa.Array, starts: Ints) -> tuple[Numbers, Numbers]:
         return text_bounds(*strings_of(array), valid_slots(array), np.append(starts, len(array)))
     if pa.types.is_dictionary(array.type):
         return _bounds_of_items(array, starts)
+    if pa.types.is_floating(array.type):
+        return _bounds_of_floats(array, starts)
     sign = "u" if pa.types.is_unsigned_integer(array.type) else "i"
     return _reduce_zones(array, stored_values(array, f"<{sign}{array.type.bit_width // 8}"), starts)
 
@@ -372,6 +375,16 @@ def _bounds_of_items(array: pa.DictionaryArray, starts: Ints) -> tuple[Numbers, 
     return bounds(array, starts)
 
 
+def _bounds_of_floats(array: pa.Array, starts: Ints) -> tuple[Numbers, Numbers]:
+    """Return the least and the greatest key in each zone of floats; all keys where one is NaN."""
+    from lancefs.scan.intervals import float_keys
+
+    bounds = _reduce_zones(array, numbers_of(array), starts)
+    low, high = (float_keys(each) for each in bounds)
+    low[np.isnan(bounds[0])] = np.iinfo(np.int64).min
+    return low, high
+
+
 def _reduce_zones(array: pa.Array, values: Numbers, starts: Ints) -> tuple[Numbers, Numbers]:
     """Return the least and the greatest number in each zone, nulls left out."""
     least, most = _limits(values.dtype)
@@ -389,6 +402,8 @@ def _limits(dtype: np.dtype[Any]) -> tuple[Any, Any]:
     """Return the least and the greatest number, or key of a text."""
     if dtype.kind == "S":
         return MIN_KEY, MAX_KEY
+    if dtype.kind == "f":
+        return -np.inf, np.inf
     limits = np.iinfo(dtype)
     return limits.min, limits.max
 
