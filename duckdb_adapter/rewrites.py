@@ -17,10 +17,10 @@ from duckdb_adapter.releases import is_new
 from duckdb_adapter.sources.column_values import are_values_cached, keep_texts
 from duckdb_adapter.sources.extremes import extreme_rows
 from duckdb_adapter.sources.groups import group_by_codes
-from duckdb_adapter.sources.join_keys import ranged_keys
 from duckdb_adapter.sources.kept_rows import kept_rows
 from duckdb_adapter.sources.limits import LimitedRows, rows_behind_nulls
 from duckdb_adapter.sources.members import MemberRows
+from duckdb_adapter.sources.number_ranges import ranged_keys, ranged_to_sort
 from duckdb_adapter.sources.replacement import Replacement
 from duckdb_adapter.sources.rows import Rows
 from duckdb_adapter.sources.samples import SampledRows
@@ -227,6 +227,8 @@ def _scanned(table: BoundTable) -> Replacement:
     if grouped is not rows:
         return grouped
     expressions = ranged_keys(table.rows, table.uses.join_keys)
+    if table.uses.sorted_columns:
+        expressions |= ranged_to_sort(table.rows, table.uses.sorted_columns)
     return rows.with_expressions(expressions) if expressions else rows
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 
@@ -20,6 +21,7 @@ from duckdb_adapter.queries.pivots import BIND_COUNT, pivoted_columns
 from duckdb_adapter.queries.samples import sampled_rows
 from duckdb_adapter.queries.scan_calls import ScanCall
 from duckdb_adapter.queries.sole_use import CalledFunctions, functions_of_sole_use
+from duckdb_adapter.queries.sorts import sorted_columns
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.top_n import TopN, top_n_of
 from duckdb_adapter.queries.unpushed_filters import unpushed_conditions
@@ -74,6 +76,11 @@ class TableUses:
     def join_keys(self) -> frozenset[str]:
         """The columns that it joins the table by."""
         return join_keys(self.query)
+
+    @cached_property
+    def sorted_columns(self) -> Collection[str]:
+        """The columns that it sorts, or carries along, where it sorts all rows."""
+        return sorted_columns(self.query)
 
     @cached_property
     def tests_constants(self) -> bool:

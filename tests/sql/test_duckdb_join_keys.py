@@ -16,7 +16,7 @@ from roads import connect, needs_install
 from duckdb_adapter import rewrites
 from duckdb_adapter.queries.join_keys import join_keys
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.sources.join_keys import ranged_keys
+from duckdb_adapter.sources.number_ranges import ranged_keys
 from duckdb_adapter.sources.rows import Rows
 
 ROWS = 5000
