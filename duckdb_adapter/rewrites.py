@@ -10,12 +10,15 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
+import pyarrow.compute as pc
+
 from duckdb_adapter.engine_settings import BindContext
+from duckdb_adapter.pinned_versions import NameUse
 from duckdb_adapter.queries.members import UsedColumns
 from duckdb_adapter.queries.table_uses import TableUses
 from duckdb_adapter.releases import is_new
 from duckdb_adapter.sources.column_values import are_values_cached, keep_texts
-from duckdb_adapter.sources.extremes import extreme_rows
+from duckdb_adapter.sources.extremes import extreme_conditions, extreme_rows
 from duckdb_adapter.sources.groups import group_by_codes
 from duckdb_adapter.sources.kept_rows import kept_rows
 from duckdb_adapter.sources.limits import LimitedRows, rows_behind_nulls
@@ -206,6 +209,12 @@ def _sample(table: BoundTable) -> Replacement | None:
     return SampledRows(table.rows.dataset, count, table.context.use)
 
 
+def _extreme_conditions(table: BoundTable) -> list[pc.Expression]:
+    """Return comparisons with extremes of the table, of what the statement selects from."""
+    tests = table.uses.extreme_tests if table.is_first and are_values_cached(table.rows) else []
+    return extreme_conditions(table.rows, tests) if tests and table.compares_bytes() else []
+
+
 def _scanned(table: BoundTable) -> Replacement:
     """Return what is scanned where no rewrite applies: all rows that pass WHERE.
 
@@ -214,8 +223,11 @@ def _scanned(table: BoundTable) -> Replacement:
     them, and keys with their range if it joins by them.
     """
     dataset, used, rows = table.rows.dataset, table.columns, table.rows
-    conditions = table.uses.unpushed_conditions
-    if conditions and table.compares_bytes():
+    conditions, extremes = table.uses.unpushed_conditions, _extreme_conditions(table)
+    if extremes:
+        functions = frozenset(test.function for test in table.uses.extreme_tests)
+        rows = FilteredRows(dataset, used, extremes, NameUse.sole(), functions)
+    elif conditions and table.compares_bytes():
         rows = FilteredRows(dataset, used, conditions, table.context.use)
     elif used != UsedColumns():
         rows = MemberRows(dataset, used)

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from duckdb_adapter.lake_names import LakeTable
 from duckdb_adapter.queries.constant_tests import tests_constants
 from duckdb_adapter.queries.encoded_lists import takes_encoded_lists
+from duckdb_adapter.queries.extreme_tests import ExtremeTest, extreme_tests
 from duckdb_adapter.queries.groups import repeated_columns
 from duckdb_adapter.queries.join_keys import join_keys
 from duckdb_adapter.queries.limits import LimitedRange, limited_range
@@ -114,6 +115,11 @@ class TableUses:
         See `sole_use.functions_of_sole_use`.
         """
         return functions_of_sole_use(self.query)
+
+    @cached_property
+    def extreme_tests(self) -> list[ExtremeTest]:
+        """Comparisons with extremes of the table that are true for all rows that it uses."""
+        return extreme_tests(self.query)
 
     @cached_property
     def unpushed_conditions(self) -> list[pc.Expression]:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckdb_adapter.queries.extreme_tests import ExtremeTest
 from duckdb_adapter.queries.extremes import used_extremes
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.sources.column_values import stored_type
@@ -87,6 +88,34 @@ def extreme_rows(
     values = with_structs(pa.table({path: each.ends for path, each in known.items()}))
     counts = np.array([1, (rows.known_count() or 0) - 1 if used.uses_count else 1])
     return ValueCountRows(values, counts, frozenset(used.functions))
+
+
+def extreme_conditions(rows: Rows, tests: Sequence[ExtremeTest]) -> list[pc.Expression]:
+    """Return comparisons of columns with their extremes, which are looked up.
+
+    Args:
+        rows: The rows of a local table.
+        tests: The comparisons, in which texts are compared by their bytes.
+
+    Raises:
+        LanceError: A column cannot be read.
+    """
+    kinds = {test: rows.filter_field(test.column).type for test in tests}
+    comparable = [
+        test
+        for test, kind in kinds.items()
+        if any(is_kind(kind) for is_kind in _ORDERED)
+        and rows.can_filter(test.column)
+        and rows.filter_field(test.of).type == kind
+    ]
+    found = extremes_of(rows, sorted({test.of for test in comparable}))
+    conditions = []
+    for test in comparable:
+        known = found[test.of]
+        if known is not None and not known.ends.null_count:
+            extreme = known.ends.cast(kinds[test])[0 if test.function == "min" else 1]
+            conditions.append(getattr(pc, test.operator)(pc.field(test.column), extreme))
+    return conditions
 
 
 def _type_of(rows: Rows, path: str) -> pa.DataType:

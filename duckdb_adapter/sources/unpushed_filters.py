@@ -35,6 +35,8 @@ class FilteredRows(MemberRows):
         used: What the statement uses of columns.
         conditions: What is true for all rows that the statement uses, if it uses the table once.
         use: How often it does, as far as DuckDB has bound the name.
+        functions: Those with whose results the conditions compare columns, of their own types; see
+            `required_builtins`.
     """
 
     def __init__(
@@ -43,10 +45,17 @@ class FilteredRows(MemberRows):
         used: UsedColumns,
         conditions: Sequence[pc.Expression],
         use: NameUse,
+        functions: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__(dataset, used)
+        self._functions = functions
         self._condition = reduce(and_, conditions)
         self._use = use
+
+    @property
+    def required_builtins(self) -> frozenset[str]:
+        """Functions that have to be DuckDB's own in the statement."""
+        return super().required_builtins | self._functions
 
     def batches(
         self, names: Sequence[str], terms: Sequence[pc.Expression]
@@ -76,4 +85,4 @@ class FilteredRows(MemberRows):
     def _is_known(self, column: str) -> bool:
         kind = self.filter_field(column).type
         is_one = is_text(kind) or pa.types.is_boolean(kind) or are_nanoseconds(kind)
-        return self.can_filter(column) and is_one
+        return self.can_filter(column) and (is_one or bool(self._functions))

@@ -1,0 +1,108 @@
+"""Rows are left out that are compared with an extreme of their table, and do not have it."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+from roads import assert_same_rows, connect, needs_install, scanned
+
+pytestmark = [needs_install, pytest.mark.usefixtures("any_table_is_long")]
+
+ROWS = 4000
+START = datetime.datetime(2026, 1, 1)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("extremes") / "logs.lance"
+    numbers = np.random.default_rng(11).permutation(ROWS)
+    rows = {
+        "id": numbers,
+        "ts": pa.array([START + datetime.timedelta(minutes=int(n) // 3) for n in numbers]),
+        "day": pa.array([(START + datetime.timedelta(days=int(n) % 90)).date() for n in numbers]),
+        "host": pa.array([f"host {n % 40}" if n % 9 else None for n in numbers]),
+        "cost": pa.array(numbers % 1000 / 8),
+        "price": pa.array([n % 700 / 4 for n in numbers]).cast(pa.decimal128(12, 2)),
+        "odd": pa.array([float("nan") if n % 50 == 0 else n / 4 for n in numbers]),
+        "none": pa.nulls(ROWS, pa.int32()),
+    }
+    lance.write_dataset(pa.table(rows), str(path), max_rows_per_file=1500)
+    lance.dataset(str(path)).delete("id >= 3990")
+    return path
+
+
+EXTREMES = [
+    "SELECT * FROM {t} WHERE ts = (SELECT max(ts) FROM {t}) ORDER BY id",
+    "SELECT id FROM {t} AS l WHERE (SELECT min(a.day) FROM {t} AS a) = l.day ORDER BY id",
+    "SELECT id FROM {t} WHERE host >= (SELECT max(host) FROM {t}) AND id > 7 ORDER BY id",
+    "SELECT sum(id) FROM {t} WHERE cost = (SELECT MAX(cost) FROM {t})",
+    "SELECT id, price FROM {t} WHERE price = (SELECT max(price) FROM {t}) ORDER BY id",
+    "SELECT count(*) FROM {t} WHERE id BETWEEN (SELECT min(id) FROM {t}) AND 5",
+]
+OTHERS = [
+    "SELECT id FROM {t} WHERE odd = (SELECT max(odd) FROM {t}) ORDER BY id",
+    "SELECT id FROM {t} WHERE none = (SELECT max(none) FROM {t})",
+    "SELECT id FROM {t} WHERE ts = (SELECT max(ts) FROM {t} WHERE id < 9) ORDER BY id",
+    "SELECT id FROM {t} WHERE ts = (SELECT max(ts) FROM {t} HAVING count(*) < 0)",
+    "SELECT id FROM {t} WHERE ts = (SELECT max(ts) FILTER (WHERE id < 9) FROM {t}) ORDER BY id",
+    "SELECT id FROM {t} AS o WHERE ts = (SELECT max(ts) FROM {t} AS i WHERE i.host = o.host) "
+    "ORDER BY id",
+    "SELECT id FROM {t} WHERE ts = (SELECT max(ts) + INTERVAL 1 MINUTE FROM {t})",
+    "SELECT id FROM {t} WHERE ts <> (SELECT max(ts) FROM {t}) AND id < 4 ORDER BY id",
+    "SELECT id FROM {t} WHERE ts = (SELECT max(ts) FROM {t}) OR id = 4 ORDER BY id",
+    "SELECT id FROM {t} WHERE id = (SELECT max(cost) FROM {t}) OR id = 2",
+    "SELECT id FROM {t} WHERE ts = (SELECT max(ts) FROM (FROM {t} LIMIT 1)) AND false",
+]
+
+
+@pytest.mark.parametrize("query", EXTREMES + OTHERS)
+def test_rows_are_those_of_duckdbs_own_table(native: Any, table: Path, query: str) -> None:
+    con = connect("install")
+    for _ in range(2):
+        assert_same_rows(con, native, table, query)
+
+
+def _filters(con: Any, table: Path, reads: list[dict[str, Any]], query: str) -> list[str]:
+    found = scanned(reads, lambda: con.execute(query.format(t=f"'{table}'")).fetchall())
+    return [filter for _, filter in found]
+
+
+def test_the_scan_leaves_out_other_rows(table: Path, reads: list[dict[str, Any]]) -> None:
+    con = connect("install")
+    query = "SELECT id, host FROM {t} WHERE ts = (SELECT max(ts) FROM {t})"
+    _filters(con, table, reads, query)
+    assert "(ts == 2026-01-01 22:09:00.000000)" in _filters(con, table, reads, query)
+
+
+@pytest.mark.parametrize("query", OTHERS)
+def test_other_comparisons_are_left_to_duckdb(
+    table: Path, reads: list[dict[str, Any]], query: str
+) -> None:
+    filters = _filters(connect("install"), table, reads, query)
+    assert not any("ts ==" in each for each in filters)
+
+
+def test_a_macro_by_the_name_of_an_extreme_is_refused(table: Path) -> None:
+    con = connect("install")
+    con.execute("CREATE TEMP MACRO max(x) AS min(x)")
+    with pytest.raises(duckdb.InvalidInputException, match="max"):
+        con.execute(f"FROM '{table}' WHERE ts = (SELECT max(ts) FROM '{table}')")
+
+
+def test_a_prepared_statement_follows_the_newest_version(tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"a": range(50)}), str(path))
+    con = connect("install")
+    con.execute(f"PREPARE last AS SELECT a FROM '{path}' WHERE a = (SELECT max(a) FROM '{path}')")
+    assert con.execute("EXECUTE last").fetchall() == [(49,)]
+    lance.write_dataset(pa.table({"a": [50, 50]}), str(path), mode="append")
+    assert con.execute("EXECUTE last").fetchall() == [(50,), (50,)]
+    lance.dataset(str(path)).delete("a > 10")
+    assert con.execute("EXECUTE last").fetchall() == [(10,)]
