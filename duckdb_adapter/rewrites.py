@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import pyarrow.compute as pc
@@ -20,7 +21,7 @@ from duckdb_adapter.releases import is_new
 from duckdb_adapter.sources.column_values import are_values_cached, keep_texts
 from duckdb_adapter.sources.extremes import extreme_conditions, extreme_rows
 from duckdb_adapter.sources.groups import group_by_codes
-from duckdb_adapter.sources.kept_rows import kept_rows
+from duckdb_adapter.sources.kept_rows import KeptRows, kept_rows
 from duckdb_adapter.sources.limits import LimitedRows, rows_behind_nulls
 from duckdb_adapter.sources.members import MemberRows
 from duckdb_adapter.sources.number_ranges import ranged_keys, ranged_to_sort
@@ -121,7 +122,7 @@ def restrict(
     table = BoundTable(rows, uses, context, is_view)
     kept = kept_rows(rows)
     if kept is not None:
-        return _first_applied([_row_count], table) or table.with_used_columns(kept)
+        return _first_applied((_row_count, partial(_kept, kept)), table) or kept
     found = _first_applied(_FIRST, table)
     if found is None:
         table = _with_kept_texts(table)
@@ -207,6 +208,12 @@ def _sample(table: BoundTable) -> Replacement | None:
     if not count or not table.is_first:
         return None
     return SampledRows(table.rows.dataset, count, table.context.use)
+
+
+def _kept(kept: KeptRows, table: BoundTable) -> Replacement:
+    """Return the rows of a small table that are kept, with the ranges of the keys of joins."""
+    expressions = ranged_keys(kept, table.uses.join_keys)
+    return kept.with_expressions(expressions) if expressions else kept
 
 
 def _extreme_conditions(table: BoundTable) -> list[pc.Expression]:

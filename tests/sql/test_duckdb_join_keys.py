@@ -16,6 +16,7 @@ from roads import connect, needs_install
 from duckdb_adapter import rewrites
 from duckdb_adapter.queries.join_keys import join_keys
 from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.sources import kept_rows
 from duckdb_adapter.sources.number_ranges import ranged_keys
 from duckdb_adapter.sources.rows import Rows
 
@@ -140,6 +141,25 @@ def test_joins_find_what_duckdbs_own_tables_hold(
     con, text = connect("install"), query.format(**_names(folder))
     expected = _rows(native, query.format(**{name: name for name in TABLES}))
     for _ in range(3):
+        told.clear()
+        assert _rows(con, text) == expected
+    assert len(told) == keys
+
+
+@needs_install
+@pytest.mark.parametrize(("query", "keys"), JOINS)
+def test_joins_of_tables_that_are_kept_in_memory(
+    native: Any,
+    folder: Path,
+    told: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    query: str,
+    keys: int,
+) -> None:
+    monkeypatch.setattr(kept_rows, "MAX_ROWS", 2 * ROWS)
+    con, text = connect("install"), query.format(**_names(folder))
+    expected = _rows(native, query.format(**{name: name for name in TABLES}))
+    for _ in range(5):
         told.clear()
         assert _rows(con, text) == expected
     assert len(told) == keys
