@@ -113,7 +113,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         table = prepare(Path(folder))
-        command = [sys.executable, "-m", "lancefs.cli", "serve", str(table), "--port", "0"]
+        command = [sys.executable, "-m", "lancefs", "serve", str(table), "--port", "0"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
             try:
                 assert server.stdout is not None

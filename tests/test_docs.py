@@ -67,7 +67,7 @@ def blocks(path: Path) -> list[Block]:
 
 def run_commands(code: str, where: Path) -> Iterator[tuple[str, str]]:
     """Run the commands of a console block; yield each with its output."""
-    command = f"{sys.executable} -m lancefs.cli"
+    command = f"{sys.executable} -m lancefs"
     env = {**os.environ, "COLUMNS": "100", "PYTHONPATH": str(REPOSITORY), "NO_COLOR": "1"}
     for line in code.splitlines():
         if not line.startswith("$ "):

@@ -17,7 +17,7 @@ from support import REPOSITORY
 
 from lancefs.cli.main import main
 
-COMMAND = (sys.executable, "-m", "lancefs.cli")
+COMMAND = (sys.executable, "-m", "lancefs")
 # What a process needs to find the checkout, and nothing that changes what is printed.
 ENVIRONMENT = {**os.environ, "COLUMNS": "160", "PYTHONPATH": str(REPOSITORY)}
 _PATIENCE = 60  # seconds until a process that does not end fails a test

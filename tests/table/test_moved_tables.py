@@ -189,7 +189,7 @@ def test_sql_is_told_where_a_parent_is(lake: Path) -> None:
 
 
 def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "lancefs.cli", *arguments]
+    command = [sys.executable, "-m", "lancefs", *arguments]
     return subprocess.run(command, capture_output=True, text=True)
 
 
