@@ -17,6 +17,7 @@ from damage.forged_pages import (
     ITEM,
     NULLABLE,
     NUMBER,
+    TEXT,
     chunk,
     flat_of,
     mini_block,
@@ -88,6 +89,36 @@ def test_values_are_as_wide_as_the_rows_that_hold_them(
 ) -> None:
     write_table(tmp_path / "t.lance", column, [zipped(bits, values)], 8)
     refuse(tmp_path / "t.lance", READS[name], "bytes are not|too short for the validity|of 64 bits")
+
+
+def zipped_texts(rows: Sequence[bytes]) -> PageOf:
+    """A full-zip page of strings, with a control word of two bits before each."""
+    layout = pb.FullZipLayout(
+        bits_per_offset=32,
+        bits_def=2,
+        num_items=len(rows),
+        num_visible_items=len(rows),
+        value_compression=pb.CompressiveEncoding(variable=pb.Variable(offsets=flat_of(32))),
+        layers=[NULLABLE],
+    )
+    starts = np.cumsum([0, *map(len, rows)]).astype("<u8").tobytes()
+    return PageOf(len(rows), pb.PageLayout(full_zip_layout=layout), [b"".join(rows), starts])
+
+
+@pytest.mark.parametrize("name", ["all", "batches", "nulls", "reaching"])
+def test_a_value_does_not_reach_into_the_row_behind_it(tmp_path: Path, name: str) -> None:
+    """The value is a byte too long, and the row behind it a null, which is a control word alone."""
+    page = zipped_texts([b"\0\2\0\0\0ab", b"\0\3\0\0\0cd", b"\1"] * 3)
+    write_table(tmp_path / "t.lance", TEXT, [page], 9)
+    reads = {**READS, "reaching": lambda dataset: dataset.take([1, 2])}
+    refuse(tmp_path / "t.lance", reads[name], "longer than its row")
+
+
+@READERS
+def test_a_level_that_no_layer_has_is_refused(tmp_path: Path, read: Read) -> None:
+    page = zipped_texts([b"\0\2\0\0\0ab", b"\1", b"\2"] * 3)
+    write_table(tmp_path / "t.lance", TEXT, [page], 9)
+    refuse(tmp_path / "t.lance", read, "level above|a level that")
 
 
 # --- layers ---

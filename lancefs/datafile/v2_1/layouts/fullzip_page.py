@@ -165,8 +165,13 @@ class FullZipPage:
         items = find_items(data, starts, ends, self._form()) if self.top else starts
         words = gather(data, items, items + self.word)
         rep, definition = self._levels(words, len(items))
-        visible = items if definition is None else items[definition <= self.visible]
+        is_visible = slice(None) if definition is None else definition <= self.visible
+        visible = items[is_visible]
         lengths = None if self.is_fixed else self._lengths(data, items, definition)
+        if lengths is not None and not self.top:  # `find_items` checks the items of lists
+            after = np.where(lengths < 0, 0, self.width + lengths)
+            if np.any(visible + self.word + after > ends[is_visible]):
+                raise CorruptFile("a value of a full-zip page is longer than its row")
         block = self.decode_at(data, visible + self.word, lengths)
         return DecodedPage(block, rep, definition, self.layers, len(starts))
 
