@@ -375,6 +375,20 @@ def many_sparse_lists_whose_offsets_wrap(path: Path) -> None:
     write_table(path, pa.array([[1]], kind), [lists_page(rows, items, counts)], rows)
 
 
+@refused("the innermost layer is a list")
+def sparse_lists_without_a_layer_of_values(path: Path) -> None:
+    """There are more items than slots, which are those of the lists."""
+    page = lists_page(8, 24, pb.CompressiveEncoding(constant=pb.Constant(value=b"\3")))
+    structure = page.encoding.structure.sparse
+    del structure.layers[1]
+    data = np.arange(8, dtype="<i8").tobytes()
+    page.encoding.values.chunked.compression.CopyFrom(flat_of(64))
+    page.encoding.values.chunked.num_buffers = 1
+    chunks = [chunk(0, [(4, data)])]
+    buffers = [table_of(chunks), chunks[0], b"", b""]
+    write_table(path, pa.array([[1]]), [replace(page, buffers=buffers)] * 2, 16)
+
+
 @refused("a fixed-size list of 0 items")
 def sparse_lists_of_no_items(path: Path) -> None:
     """Slots for all rows, and a validity of none of them."""

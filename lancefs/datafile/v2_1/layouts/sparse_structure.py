@@ -78,10 +78,9 @@ class SparsePage:
             parsed = list(_parse(self.structure.layers, iter(buffers), self.page.rows))
             layers, (slots, alive) = [layer for layer, _ in parsed], parsed[-1]
             self.values.place(slots.length, alive)
-            if self.structure.layers[-1].WhichOneof("layer") == "validity":
-                # As in pages with levels, a value inside a null list or struct is null, too.
-                is_null = alive is not None and not alive.all()
-                layers[-1] = Unravelled(alive if is_null else None, None, slots.length)
+            # As in pages with levels, a value inside a null list or struct is null, too.
+            is_null = alive is not None and not alive.all()
+            layers[-1] = Unravelled(alive if is_null else None, None, slots.length)
             self._layers = _flattened(self.structure.layers, layers)
         cut, spans = [], ranges
         # A fixed-size list inside a list counts in the rows of the page, and not in its own slots.
@@ -114,6 +113,9 @@ def _parse(
     slots, rest = divmod(rows, prod(max(1, layer.fixed_size_list.dimension) for layer in layers))
     if rest or not layers:
         raise CorruptFile(f"{rows} rows of fixed-size lists, or a page without layers")
+    innermost = layers[-1].WhichOneof("layer")
+    if innermost in ("list", "fixed_size_list"):
+        raise CorruptFile(f"the innermost layer is a {innermost}, and has no slots for its values")
     alive: Mask | None = None
     for layer in layers:
         _check_slots(slots)
