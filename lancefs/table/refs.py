@@ -55,7 +55,7 @@ _TAG = re.compile(r"[A-Za-z0-9._-]+")
 _BRANCH = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 _TAG_PREFIX = "tags/"
 _ATTEMPTS = 5  # to find a version and to read its manifest before it is cleaned up
-_LAST_SECOND = int(datetime.max.replace(tzinfo=UTC).timestamp())
+_LAST_SECOND = int(datetime.max.replace(microsecond=0, tzinfo=UTC).timestamp())
 _GRAMMAR = "expected a version (7 or v7), a tag, 'latest', or branch:version, branch:latest"
 
 

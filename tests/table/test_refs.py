@@ -351,10 +351,17 @@ def test_a_damaged_tag_is_damage(table: Store, said: str) -> None:
         list_tags(table)
 
 
-def test_a_branch_that_was_made_at_no_time_is_damage(table: Store) -> None:
-    put(Path(table.full("")), "branches/late", parentVersion=4, createAt=10**12)
-    with pytest.raises(CorruptFile, match=r"late\.json: created 1000000000000 s after 1970"):
+@pytest.mark.parametrize("seconds", [253_402_300_800, 10**12])
+def test_a_branch_that_was_made_at_no_time_is_damage(table: Store, seconds: int) -> None:
+    put(Path(table.full("")), "branches/late", parentVersion=4, createAt=seconds)
+    with pytest.raises(CorruptFile, match=rf"late\.json: created {seconds} s after 1970"):
         list_branches(table)
+
+
+def test_a_branch_may_have_been_made_in_the_last_second_of_9999(table: Store) -> None:
+    put(Path(table.full("")), "branches/late", parentVersion=4, createAt=253_402_300_799)
+    late = list_branches(table)["late"]
+    assert late.created_at == datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
 def test_a_ref_reads_well() -> None:
