@@ -15,7 +15,7 @@ import pyarrow as pa
 from lancefs.datafile.fields import Field
 from lancefs.errors import MissingFile
 from lancefs.table.flags import ReaderFlags
-from lancefs.table.indices import uncovered_rows
+from lancefs.table.indices import Index, uncovered_rows
 from lancefs.views.open_tables import ViewedVersion
 
 
@@ -84,9 +84,15 @@ def _indices(version: ViewedVersion) -> list[dict[str, Any]]:
     indices = version.dataset.indices()
     uncovered = uncovered_rows(indices, version.manifest)
     return [
-        _plain(index) | {"size": index.size, "uncovered_rows": uncovered.get(index.name)}
+        _index(index) | {"size": index.size, "uncovered_rows": uncovered.get(index.name)}
         for index in indices
     ]
+
+
+def _index(index: Index) -> dict[str, Any]:
+    """Describe an index, without the rows that compactions moved; the details tell how many."""
+    names = [field.name for field in dataclasses.fields(index) if field.name != "reuse"]
+    return {name: _plain(getattr(index, name)) for name in names}
 
 
 def _plain(value: Any) -> Any:

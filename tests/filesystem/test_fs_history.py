@@ -106,6 +106,16 @@ def test_a_document_lists_the_indices(table: str) -> None:
     assert (index["uncovered_rows"], index["fragment_ids"]) == (5, [0, 1, 2, 3])
 
 
+def test_a_document_lists_the_fragment_reuse_index(table: str) -> None:
+    dataset = lance.dataset(table)
+    dataset.create_scalar_index("id", "BTREE")
+    dataset.optimize.compact_files(defer_index_remap=True)
+    found = json.loads(LanceFileSystem(fo=table).cat("latest/indices.json"))
+    (reuse,) = [index for index in found if index["type"] == "FragmentReuse"]
+    (group,) = reuse["details"]["legacy_versions"][0]["groups"]
+    assert len(group["new_fragments"]) == 1
+
+
 def test_a_version_whose_transaction_was_cleaned_up_says_so(table: str) -> None:
     fs = LanceFileSystem(fo=table)
     manifest = json.loads(fs.cat("versions/1/manifest.json"))
