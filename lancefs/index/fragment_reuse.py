@@ -93,6 +93,8 @@ class _Group:
         firsts = np.searchsorted(survivors, np.array(bounds, np.uint64))
         limits = np.array([bound + (1 << OFFSET_BITS) - 1 for bound in bounds], np.uint64)
         counts = np.searchsorted(survivors, limits, side="right") - firsts
+        if counts.sum() != len(survivors):
+            raise CorruptFile("rows survived a compaction that were in none of its fragments")
         shifts = (np.cumsum(counts) - counts) - firsts
         order = np.argsort(self.old)
         which = order[np.searchsorted(np.array(self.old)[order], fragments_of(wanted))]
@@ -117,7 +119,7 @@ class FragmentReuse:
 
     Raises:
         UnsupportedFeature: A compaction is recorded in a way that this release does not read.
-        CorruptFile: A record is damaged.
+        CorruptFile: A record is damaged, or names a fragment that is still there.
     """
 
     def __init__(self, indices: Iterable[Index], fragments: Ints) -> None:
@@ -129,6 +131,13 @@ class FragmentReuse:
             for version in _versions(index)
             for group in version.groups
         ]
+        for group in self._groups:
+            alive = group.old_ids[is_among(group.old_ids, fragments)]
+            if len(alive):  # its rows would be looked for elsewhere
+                raise CorruptFile(
+                    f"fragment {alive[0]} is in the version, and a compaction has made it into "
+                    "others; index the columns anew"
+                )
 
     def __bool__(self) -> bool:
         return bool(self._groups)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from lancefs.errors import locating
 from lancefs.index.segments import Coverage
 from lancefs.table.indices import Index, indices_of
 from lancefs.table.open_version import OpenVersion
@@ -39,7 +40,8 @@ def _read(version: OpenVersion) -> IndexSection | None:
     if version.manifest.index_section is None or version.is_fresh:
         return None
     listed = indices_of(version)
-    return IndexSection(listed, Coverage(version, listed))
+    with locating(version.resolved.manifest.url, "indices"):
+        return IndexSection(listed, Coverage(version, listed))
 
 
 _BY_VERSION = PerVersion(_read)

@@ -175,15 +175,16 @@ class Coverage:
         Raises:
             CorruptFile: The segment names a row twice, or a row that cannot be.
         """
-        ordered = _ascending(numbers)
-        if (ordered[1:] == ordered[:-1]).any():
-            raise CorruptFile(f"the index {segment.index.name} names a row twice")
-        name = segment.index.name
+        ordered, name = _ascending(numbers), segment.index.name
+        _check_once(name, ordered)
         if segment.holds_row_ids:
             self._limits.check_ids(name, ordered)
             return self._addresses_of_ids(ordered)
         self._limits.check_fragments(name, ordered)
-        addresses = _ascending(self._reuse.translate(ordered)) if self._reuse else ordered
+        addresses = ordered
+        if self._reuse:
+            addresses = _ascending(self._reuse.translate(ordered))
+            _check_once(name, addresses)  # others may have moved to where rows are
         self._limits.check_offsets(name, addresses)
         if not self._reuse:
             self._limits.check_covered(segment, addresses, entries)
@@ -204,8 +205,7 @@ class Coverage:
         """
         order = numbers.argsort(kind="stable")
         ordered, name = numbers[order], segment.index.name
-        if (ordered[1:] == ordered[:-1]).any():
-            raise CorruptFile(f"the index {name} names a row twice")
+        _check_once(name, ordered)
         if segment.holds_row_ids:
             self._limits.check_ids(name, ordered)
             found = self._row_index.find_ids(ordered)
@@ -215,6 +215,7 @@ class Coverage:
                 lives, addresses = self._reuse.follow(ordered)
                 ascending = np.argsort(addresses, kind="stable")
                 order, ordered = order[lives[ascending]], addresses[ascending]
+                _check_once(name, ordered)
             self._limits.check_offsets(name, ordered)
             found = self._row_index.find_addresses(ordered)
         if not found:
@@ -450,6 +451,12 @@ def is_over_vectors(index: Index) -> bool:
 def _ascending(numbers: UInts) -> UInts:
     """Return numbers in order, without work where they are."""
     return numbers if (numbers[1:] >= numbers[:-1]).all() else np.sort(numbers)
+
+
+def _check_once(name: str, numbers: UInts) -> None:
+    """Refuse numbers of rows, ascending, of which an index names one twice."""
+    if (numbers[1:] == numbers[:-1]).any():
+        raise CorruptFile(f"the index {name} names a row twice")
 
 
 def _overlaid(version: OpenVersion) -> Iterator[Fragment]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 import struct
 from collections.abc import Callable, Iterable
@@ -18,6 +19,7 @@ import pyroaring
 import pytest
 from histories import OPERATIONS, SCHEMA, create
 from rewriting import index_file, rewrite
+from support import rewrite_index_section
 
 import lancefs
 from lancefs.errors import CorruptFile
@@ -348,6 +350,79 @@ def test_a_compaction_that_names_a_fragment_twice_is_damage(side: str) -> None:
     index: Any = SimpleNamespace(index_version=0, reuse=content)
     with pytest.raises(CorruptFile, match="names a fragment twice"):
         FragmentReuse([index], np.empty(0, np.int64))
+
+
+def test_a_compaction_keeps_no_rows_of_other_fragments() -> None:
+    content = table_pb2.FragmentReuseIndexDetails.InlineContent()
+    group = content.legacy_versions.add(dataset_version=3).groups.add()
+    group.changed_row_addrs = pyroaring.BitMap64([7 << 32, 9 << 32]).serialize()
+    group.old_fragments.add(id=7, physical_rows=2)
+    group.new_fragments.add(id=11, physical_rows=2)
+    index: Any = SimpleNamespace(index_version=0, reuse=content)
+    reuse = FragmentReuse([index], np.array([11]))
+    with pytest.raises(CorruptFile, match="in none of its fragments"):
+        reuse.translate(np.array([7 << 32], np.uint64))
+
+
+Groups = Callable[[table_pb2.FragmentReuseIndexDetails.Version], None]
+
+
+def as_if_back(version: table_pb2.FragmentReuseIndexDetails.Version) -> None:
+    """The new fragment was made into the old ones once more, and these into the new one."""
+    groups = version.groups
+    groups.add().CopyFrom(groups[0])
+    old, new = list(groups[1].old_fragments), list(groups[1].new_fragments)
+    del groups[1].old_fragments[:], groups[1].new_fragments[:]
+    groups[1].old_fragments.extend(new)
+    groups[1].new_fragments.extend(old)
+    rows = sum(one.physical_rows for one in old)
+    groups[1].changed_row_addrs = pyroaring.BitMap64(
+        (new[0].id << 32) + row for row in range(rows)
+    ).serialize()
+    groups.add().CopyFrom(groups[0])
+
+
+def into_the_same_rows(version: table_pb2.FragmentReuseIndexDetails.Version) -> None:
+    """Each of the old fragments was made into the first rows of the new one."""
+    old, new = list(version.groups[0].old_fragments), version.groups[0].new_fragments[0]
+    del version.groups[:]
+    for one in old:
+        survivors = ((one.id << 32) + row for row in range(one.physical_rows))
+        group = version.groups.add(changed_row_addrs=pyroaring.BitMap64(survivors).serialize())
+        group.old_fragments.add().CopyFrom(one)
+        group.new_fragments.add(id=new.id, physical_rows=one.physical_rows)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (as_if_back, r"manifest: indices: fragment 3 is in the version"),
+        (into_the_same_rows, "names a row twice"),
+    ],
+)
+def test_compactions_that_cannot_have_been_cost_no_row(
+    tmp_path: Path, change: Groups, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = pa.table({"id": np.arange(300), "word": [f"word{row % 5}" for row in range(300)]})
+    dataset = lance.write_dataset(rows, tmp_path / "t.lance", max_rows_per_file=100)
+    dataset.create_scalar_index("id", "BTREE")
+    dataset.create_scalar_index("word", "BLOOMFILTER")
+    dataset.optimize.compact_files(defer_index_remap=True)
+
+    def rewrite_record(section: table_pb2.IndexSection) -> None:
+        (record,) = (one for one in section.indices if "reuse" in one.name)
+        details = table_pb2.FragmentReuseIndexDetails.FromString(record.index_details.value)
+        change(details.inline.legacy_versions[0])
+        record.index_details.value = details.SerializeToString()
+
+    rewrite_index_section(tmp_path / "t.lance", rewrite_record)
+    ours = lancefs.open(tmp_path / "t.lance")
+    with caplog.at_level(logging.WARNING, "lancefs"):
+        for filter in ("id = 150", "id >= 90 AND id < 110", "word = 'word3'"):
+            expected = ours.to_table(filter=filter, use_index=False)
+            assert ours.to_table(filter=filter).equals(expected), filter
+            assert ours.count_rows(filter) == len(expected), filter
+    assert re.search(message, caplog.text)
 
 
 def test_zones_narrow_a_scan_and_name_rows_that_do_not_pass(table: Path) -> None:
