@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ THREADS = 8
 
 # Headers that scripts of other origins may see, besides the usual ones.
 _EXPOSED = ("Accept-Ranges", "Content-Length", "Content-Range", "ETag", "Retry-After")
+# Scheme and host, which the target of a request may begin with (RFC 9112, section 3.2.2).
+_SERVER = re.compile(rb"https?://[^/]*", re.IGNORECASE)
 _PAGE_HEADERS = {
     # Pages have no scripts, load nothing, and stay out of frames.
     "Content-Security-Policy": (
@@ -160,10 +163,10 @@ class Site:
 
     def _answer_tree(self, request: Request, name: str, path: str, has_slash: bool) -> ASGIApp:
         """Return the answer for a path in the tree of a table."""
-        fs = self._tables[name].fs
-        answer = partial(
-            answer_file, fs, path, request.headers, self._threads, self._refuse, self._note
-        )
+        fs, headers = self._tables[name].fs, dict(request.headers)
+        if request.method == "HEAD":
+            headers.pop("range", None)  # which is of GET alone (RFC 9110, section 14.2)
+        answer = partial(answer_file, fs, path, headers, self._threads, self._refuse, self._note)
         if not has_slash and is_file_name(path):
             with suppress(IsADirectoryError):  # a tag may have such a name, too
                 return answer()  # to ask what it is would list a remote table once more
@@ -206,7 +209,7 @@ def _listing(
 
 
 def _split(raw_path: bytes) -> tuple[list[str], bool]:
-    """Split a path of a request into names, and say whether a slash follows them.
+    """Split the target of a request into names, and say whether a slash follows them.
 
     Names are unquoted once, each by itself: a quoted slash never leads anywhere. Bytes that are no
     UTF-8 become what Python makes of such bytes in names of files, as in `Entry.link`.
@@ -214,7 +217,8 @@ def _split(raw_path: bytes) -> tuple[list[str], bool]:
     Raises:
         NoSuchPath: A part of the path can be no name.
     """
-    quoted = raw_path.split(b"/")[1:]
+    found = _SERVER.match(raw_path)
+    quoted = (raw_path if found is None else raw_path[found.end() :]).split(b"/")[1:]
     has_slash = not quoted or not quoted[-1]
     parts = [unquote_to_bytes(part).decode("utf-8", "surrogateescape") for part in quoted]
     names = parts[:-1] if has_slash else parts

@@ -52,6 +52,22 @@ def test_head_has_the_headers_and_no_bytes(served: Served, data: bytes) -> None:
     assert answer.headers["etag"] == served.ask(FILE).headers["etag"]
 
 
+@pytest.mark.parametrize("asked", ["bytes=0-9", "bytes=99999999-"])
+def test_head_is_of_the_whole_file(served: Served, data: bytes, asked: str) -> None:
+    answer = served.ask(FILE, "HEAD", Range=asked)
+    assert answer.status == 200
+    assert answer.headers["content-length"] == str(len(data))
+    assert "content-range" not in answer.headers
+
+
+@pytest.mark.parametrize("server", ["http://x.org", "HTTPS://x.org:80"])
+def test_a_request_may_name_the_server(served: Served, data: bytes, server: str) -> None:
+    assert served.ask(f"{server}{FILE}").body == data
+    assert served.ask(server).status == served.ask(f"{server}/").status == 200
+    moved = served.ask(f"{server}{TABLE}")
+    assert (moved.status, moved.headers["location"]) == (307, f".{TABLE}/")
+
+
 def test_a_stream_has_no_length_and_no_ranges(served: Served) -> None:
     answer = served.ask(f"{TABLE}/tags/clean.arrows", Range="bytes=0-9")
     assert answer.status == 200

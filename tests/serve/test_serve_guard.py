@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import socket
 import time
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ import pyarrow as pa
 import pytest
 import uvicorn
 from serving import Served, serving
+
+from lancefs.filesystem import LanceFileSystem
 
 TOKEN = "a secret, of 24 letters"
 # Bytes that no server has sent to a client that takes nothing: what the buffers between them hold,
@@ -155,3 +158,67 @@ def test_a_header_without_an_end_is_refused(path: Path, monkeypatch: pytest.Monk
         with suppress(ConnectionError):
             assert client.recv(12) == b"HTTP/1.1 400"
         assert server.ask("/").status == 200
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nHost:"])
+def test_a_client_that_does_not_ask_is_given_up(
+    path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    monkeypatch.setattr("lancefs.serve.running._SILENT", 0.2)
+    with serving(path) as server, socket.create_connection(server.address, 30) as client:
+        client.sendall(said)
+        assert _ends(client)
+        assert server.ask("/").status == 200
+
+
+def test_a_client_that_takes_its_time_is_not_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"a": np.arange(LONGER_THAN_BUFFERS // 8)}), path)
+    size = LanceFileSystem(str(path)).size("latest.arrow")
+    monkeypatch.setattr("lancefs.serve.running._SILENT", 1)
+    with serving(path) as server:
+        client = http.client.HTTPConnection(*server.address, timeout=30)
+        client.request("GET", "/t.lance/latest.arrow")
+        answer = client.getresponse()
+        began, taken = time.monotonic(), len(answer.read(1000))
+        while time.monotonic() - began < 3:
+            time.sleep(0.1)
+            taken += len(answer.read(1000))
+        assert taken + len(answer.read()) == size
+        client.close()
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="Linux has it")
+def test_the_connection_of_a_client_that_takes_nothing_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"a": np.arange(LONGER_THAN_BUFFERS // 8)}), path)
+    monkeypatch.setattr("lancefs.serve.running._UNTAKEN", 1)
+    with serving(path) as server, socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        slow.connect(server.address)
+        slow.sendall(b"GET /t.lance/latest.arrow HTTP/1.1\r\nHost: x\r\n\r\n")
+        ports = server.address[1], slow.getsockname()[1]
+        assert _is_connection(*ports)
+        until = time.monotonic() + 30
+        while _is_connection(*ports):
+            assert time.monotonic() < until, "the connection is there for ever"
+            time.sleep(0.01)
+
+
+def _is_connection(here: int, there: int) -> bool:
+    """Return whether this machine has a connection from one port of it to another one."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    ends = f":{here:04X}", f":{there:04X}"
+    return any((line[1][-5:], line[2][-5:]) == ends for line in lines)
+
+
+def _ends(client: socket.socket) -> bool:
+    """Return whether a server ends a connection, with a word or without."""
+    try:
+        return client.recv(1) == b""
+    except ConnectionError:
+        return True
