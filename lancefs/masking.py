@@ -26,6 +26,8 @@ _PASSWORD = re.compile(rf"({_URL}[^/?#\s'\"<>:@]*):([^/?#\s'\"<>]*)@")
 _QUERY = re.compile(
     rf"({_URL}{_CHARACTER}*?[?#])({_CHARACTER}+(?:#{_CHARACTER}*)?)|{_URL}{_CHARACTER}*"
 )
+# As urllib3 quotes what it asked a server for.
+_REQUEST = re.compile(r"(with url: /[^\s?#]*\?)(\S+)")
 _SEPARATOR = re.compile("([&;#])")
 # The punctuation of the text behind a URL is no part of its last value.
 _PUNCTUATION = ":,.)]}"
@@ -42,6 +44,7 @@ def mask_secrets(text: str) -> str:
     Args:
         text: A URL, or a text that quotes some.
     """
+    text = _REQUEST.sub(_masked_query, text)
     if "://" not in text:
         return text
     text = _WEB_LOGIN.sub(rf"\1{MASK}@", text)

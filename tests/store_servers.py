@@ -94,15 +94,23 @@ class WebServer:
         lists: Whether it answers for directories, as pages of links.
         ranges: Whether it answers requests for parts of files.
         digests: Whether it tells digests of files.
+        relative: Whether the links of a directory are relative, with one that sorts it, as those
+            of common servers are; else they begin with a slash.
     """
 
     def __init__(
-        self, directory: Path, lists: bool = True, ranges: bool = True, digests: bool = False
+        self,
+        directory: Path,
+        lists: bool = True,
+        ranges: bool = True,
+        digests: bool = False,
+        relative: bool = False,
     ) -> None:
         self.directory = directory
         self.lists = lists
         self.ranges = ranges
         self.digests = digests
+        self.relative = relative
         self.counts = Counts()
         # Headers of all requests, and where requests are redirected to, in place of an answer.
         self.headers: list[Mapping[str, str]] = []
@@ -143,8 +151,9 @@ class WebServer:
             if not self.lists:
                 return web.Response(status=403)
             names = [one.name + "/" * one.is_dir() for one in sorted(path.iterdir())]
-            here = request.raw_path.partition("?")[0].rstrip("/")
-            links = "".join(f'<a href="{here}/{quote(name)}">x</a>' for name in names)
+            here = "" if self.relative else request.raw_path.partition("?")[0].rstrip("/") + "/"
+            sort = '<a href="?C=N;O=D">Name</a>' if self.relative else ""
+            links = sort + "".join(f'<a href="{here}{quote(name)}">x</a>' for name in names)
             return web.Response(text=f"<html>{links}</html>", content_type="text/html")
         if not path.is_file():
             return web.Response(status=404)

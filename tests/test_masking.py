@@ -31,6 +31,10 @@ from lancefs.masking import mask_secrets
         ),
         ("https://h/t?secret", "https://h/t?***"),
         ("https://h/#access_token=xyz", "https://h/#access_token=***"),
+        (
+            "Max retries exceeded with url: /tokeninfo?access_token=xyz (Caused by …)",
+            "Max retries exceeded with url: /tokeninfo?access_token=*** (Caused by …)",
+        ),
     ],
 )
 def test_secrets_are_masked(text: str, shown: str) -> None:
@@ -53,7 +57,8 @@ def test_what_is_no_secret_is_shown(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["a://", "a-", "http://", "x://a:b@", "x://u:", ":", ".", "=.", "'"]
+    "unit",
+    ["a://", "a-", "http://", "x://a:b@", "x://u:", ":", ".", "=.", "'", "with url: /", "?"],
 )
 @pytest.mark.parametrize("start", ["s3://x ", "s3://x?", "s3://x?a="])
 def test_a_long_text_of_a_table_takes_no_longer_than_its_length(start: str, unit: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
@@ -54,12 +55,25 @@ _TRANSIENT_ERRNOS = {
 }
 # Connection errors that are not OSErrors: the top-level packages that define them, and parts of
 # their class names. Those packages are optional dependencies, so they are not imported here.
-_CLIENT_LIBRARIES = {"aiobotocore", "aiohttp", "azure", "botocore", "google", "requests", "urllib3"}
+_CLIENT_LIBRARIES = {
+    "aiobotocore",
+    "aiohttp",
+    "asyncssh",
+    "azure",
+    "botocore",
+    "google",
+    "httpcore",
+    "httpx",
+    "requests",
+    "urllib3",
+}
 _CONNECTION_ERROR_NAMES = (
     "Connect",
     "Connection",
     "Incomplete",
     "Payload",
+    "ReadError",
+    "RemoteProtocol",
     "Streaming",
     "Timeout",
     "Disconnected",
@@ -70,17 +84,20 @@ _UNREACHABLE_ERRNOS = {errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH
 # names.
 _UNREACHABLE_NAMES = (
     "ClientConnector",
+    "ConnectError",
     "ConnectTimeout",
     "EndpointConnection",
     "NewConnection",
+    "SSLError",  # of certificates, or where a server speaks no TLS
     "ServiceRequest",
 )
 # What helps, at the end of messages.
 CHECK_ADDRESS = "; check the address, the network and the storage options"
 GIVE_CREDENTIALS = "; give the store credentials, or the storage option anon=true if it is public"
+CHECK_OPTIONS = "; check the storage options"
 
-# What messages of obstore go on with.
-_RUST_VALUES = "\n\nDebug source:\n"
+# What messages of obstore, and of Azure's client, go on with: what was said, once more.
+_REST = re.compile(r"\n\nDebug source:\n|\nContent: <\?xml ")
 
 
 def is_transient(error: BaseException) -> bool:
@@ -177,6 +194,8 @@ def retry(call: Callable[[], T], url: str) -> T:
 def _advice(error: BaseException) -> str:
     if _is_unreachable(error):
         return CHECK_ADDRESS
+    if isinstance(error, TypeError):  # of a client that is made by the first request
+        return CHECK_OPTIONS
     return GIVE_CREDENTIALS if _is_of_library(error, ("NoCredentials",)) else ""
 
 
@@ -199,6 +218,6 @@ def _is_of_library(error: BaseException, names: Sequence[str]) -> bool:
 def message_of(error: BaseException) -> str:
     """Return the message of an error, or its type: a timeout, for example, has no message.
 
-    obstore adds what its own values look like, which says nothing more.
+    Values in Rust, or the XML of an answer, which some libraries add, say nothing more.
     """
-    return str(error).partition(_RUST_VALUES)[0].strip() or type(error).__name__
+    return _REST.split(str(error), maxsplit=1)[0].strip() or type(error).__name__

@@ -213,7 +213,7 @@ class Store:
         except ReadFailed as error:
             raise _not_listed(self.url(path), error) from error.__cause__
         if self.is_web:
-            listed = ((listed_name(str(info["name"])), info) for info in infos)
+            listed = ((listed_name(self.full(path), str(info["name"])), info) for info in infos)
             return [(name, info) for name, info in listed if name is not None]
         here = self.full(path).rstrip("/")
         named = ((str(info["name"]).rstrip("/"), info) for info in infos)

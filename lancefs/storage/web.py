@@ -65,13 +65,19 @@ def below(root: str, path: str) -> str:
     return f"{address.rstrip('/')}/{quote(path)}{query}" if path else root
 
 
-def listed_name(url: str) -> str | None:
+def listed_name(directory: str, url: str) -> str | None:
     """Return the name of an entry that a server lists, unquoted.
+
+    Args:
+        directory: The URL that was listed.
+        url: A link of the listing, as fsspec makes a URL of it: a relative one it puts behind the
+            URL of the directory, and behind the query of that, too.
 
     Returns:
         None for a link that is no entry of the directory, such as one that sorts the listing.
     """
-    name = unquote(url.partition("?")[0].partition("#")[0].rstrip("/").rsplit("/", 1)[-1])
+    link = url.removeprefix(f"{directory.rstrip('/')}/")
+    name = unquote(link.partition("?")[0].partition("#")[0].rstrip("/").rsplit("/", 1)[-1])
     return None if not name or "/" in name or name in (".", "..") else name
 
 

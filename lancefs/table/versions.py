@@ -15,7 +15,7 @@ from typing import NamedTuple, overload
 
 from lancefs.errors import CorruptFile, MissingFile, ReadFailed, RefNotFound
 from lancefs.storage import Store
-from lancefs.storage.retries import CHECK_ADDRESS, GIVE_CREDENTIALS
+from lancefs.storage.retries import CHECK_ADDRESS, CHECK_OPTIONS, GIVE_CREDENTIALS
 
 VERSIONS = "_versions"
 
@@ -117,7 +117,8 @@ def _listed(
         entries = store.entries(VERSIONS)
     except ReadFailed as error:
         # Of a store that nothing can be read from, no version can be read either.
-        is_closed = str(error.args[0]).endswith((CHECK_ADDRESS, GIVE_CREDENTIALS))
+        closed = CHECK_ADDRESS, CHECK_OPTIONS, GIVE_CREDENTIALS
+        is_closed = str(error.args[0]).endswith(closed)
         hint = "" if is_closed else _listing_hint(store)
         raise ReadFailed(f"{error.args[0]}{hint}") from error
     infos = {name: info for name, info in entries if info.get("type") != "directory"}

@@ -17,7 +17,7 @@ from comparison import assert_same_table
 from store_servers import WebServer, web_server
 
 import lancefs
-from lancefs.errors import ReadFailed
+from lancefs.errors import NotALanceTable, ReadFailed
 from lancefs.filesystem import LanceFileSystem
 from lancefs.storage import retries
 from lancefs.storage import web as web_stores
@@ -45,6 +45,17 @@ def test_a_server_that_lists_nothing_needs_a_version(home: Path, expected: pa.Ta
         fs = LanceFileSystem(fo=f"{url}/t.lance")
         assert fs.exists("versions/2.arrow")
         assert fs.isdir("versions/2")
+
+
+def test_a_token_in_the_url_lists_too(home: Path, expected: pa.Table) -> None:
+    server = WebServer(home, relative=True)
+    with web_server(server) as url:
+        table = f"{url}/t.lance?token=a/b"
+        assert_same_table(lancefs.open(table).to_table(), expected)
+        assert set(server.queries) == {"token=a/b"}
+        with pytest.raises(NotALanceTable, match=r"did you mean one of t\.lance in it\?") as found:
+            lancefs.open(f"{url}/?token=a/b")
+        assert "a/b" not in str(found.value)
 
 
 @pytest.mark.parametrize("digests", [True, False])

@@ -20,6 +20,7 @@ from store_doubles import (
     time_out,
 )
 
+import lancefs
 from lancefs.errors import CorruptFile, LanceError, MissingFile, ReadFailed
 from lancefs.filesystem import LanceFileSystem
 from lancefs.lance_dataset import LanceDataset
@@ -170,6 +171,12 @@ def test_transient_errors_of_client_libraries() -> None:
     ]
     assert all(map(is_transient, passing))
     ClientResponseError.status = 404
+    for name, module in [
+        ("RemoteProtocolError", "httpx"),
+        ("ReadError", "httpcore"),
+        ("ConnectionLost", "asyncssh.misc"),
+    ]:
+        assert is_transient(type(name, (Exception,), {"__module__": module})())
     final: list[BaseException] = [
         ClientResponseError(),
         FileNotFoundError("x"),
@@ -196,6 +203,28 @@ def test_a_server_that_is_not_there_is_not_asked_for_long(
     with pytest.raises(ReadFailed, match=r"refused; check the address"):
         retry(ask, "s3://lake/t.lance")
     assert len(asked) == times
+
+
+def test_a_server_without_tls_is_not_asked_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    botocore = pytest.importorskip("botocore.exceptions")
+    monkeypatch.setattr(Attempts, "seconds", property(lambda _: 6.0))
+    asked: list[None] = []
+
+    def ask() -> None:
+        asked.append(None)
+        raise botocore.SSLError(endpoint_url="https://s3", error="wrong version number")
+
+    with pytest.raises(ReadFailed, match=r"wrong version number; check the address"):
+        retry(ask, "s3://lake/t.lance")
+    assert len(asked) == 1
+
+
+def test_an_option_that_a_store_does_not_know_is_no_matter_of_listing(
+    s3_options: dict[str, Any],
+) -> None:
+    options = {**s3_options, "aws_access_key_id": "x"}
+    with pytest.raises(ReadFailed, match=r"'aws_access_key_id'; check the storage options$"):
+        lancefs.open("s3://lake/t.lance", storage_options=options)
 
 
 class FailingListings(CountingFileSystem):
