@@ -4,6 +4,7 @@ dir/t.lance, dir/t.lance/           a directory, the newest version
 s3://bucket/t.lance@v7              any fsspec URL; after `@` a ref (`lancefs.table.refs`)
 dir/t.lance@exp:3                   a version of a branch
 dir/t                               a table in a directory with another name
+zip://t.lance::dir/a.zip@v7         in an archive; the ref is behind the whole
 lance://tags/prod.arrow::s3://…     a view of the `lance` filesystem, also as
 lance:///data/t.lance/versions/7.arrow
 """
@@ -29,6 +30,8 @@ _VIEW = re.compile(
     r"\.arrows?",
     re.DOTALL,
 )
+# A table in an archive, perhaps behind a cache, and a ref. Behind the `@` of a login is a slash.
+_ARCHIVED = re.compile(r"((?:\w+::)*\w+://[^:]*\.lance/*::.*?)(?:@([^@/]*))?", re.DOTALL)
 # What other readers of DuckDB know by its ending: never worth a look into a remote store.
 _OTHERS = re.compile(
     r"\.(parquet|csv|tsv|txt|json|jsonl|ndjson|arrow|arrows|feather|ipc|avro|orc|xlsx|db|duckdb"
@@ -82,6 +85,9 @@ def parse_name(name: str) -> list[TableName]:
     if name.startswith(_VIEWS):
         view = _parse_view(name)
         return [] if view is None else [view]
+    archived = _ARCHIVED.fullmatch(name)
+    if archived:
+        return [TableName(archived[1], archived[2], lacks_suffix=False)]
     versioned = _AFTER_SUFFIX.fullmatch(name)
     if versioned:
         return [TableName(versioned[1], versioned[2], lacks_suffix=False)]

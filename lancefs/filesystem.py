@@ -166,8 +166,8 @@ class LanceFileSystem(ReadOnlyFileSystem):
         options = with_mapping(where, target_options or {}, mmap)
         if fs is not None:
             self._fs, self.root = fs, fs._strip_protocol(fo) if fo else ""
-        elif target_protocol is None and fo:
-            self._fs, self.root = open_url(str(fo), options)
+        elif fo and (target_protocol is None or str(fo).startswith(f"{target_protocol}://")):
+            self._fs, self.root = open_url(str(fo), options)  # a URL may name the host, too
         else:
             protocol = target_protocol or "file"
             self._fs = fsspec.filesystem(protocol, **with_connections(protocol, options))

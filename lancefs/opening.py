@@ -19,8 +19,9 @@ from lancefs.table.base_paths import BaseRules, as_rules, confine
 from lancefs.table.open_version import OpenVersion, open_version
 from lancefs.table.refs import Ref, again_if_cleaned_up, make_ref, parse_ref, resolve
 
-# The path of a table, and the ref after the @.
-_VERSIONED = re.compile(r"(.*\.lance)/*@([^@]*)", re.DOTALL)
+# The path of a table, perhaps in an archive, and the ref after the @. Behind that of a login in the
+# URL of an archive is a slash.
+_VERSIONED = re.compile(r"(.*\.lance|.*\.lance/*::.*(?=@[^/]*\Z))/*@([^@]*)", re.DOTALL)
 
 
 def open(

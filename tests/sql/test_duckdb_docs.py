@@ -29,6 +29,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with the tables that the page speaks of."""
     for name in ("orders.lance", "tables/orders.lance", "tables/teas.lance"):
         shutil.copytree(ORDERS, tmp_path / name)
+    shutil.make_archive(str(tmp_path / "lake"), "zip", tmp_path, "orders.lance")
     requests = [{"path": f"/{n}", "status": 200} for n in range(9)]
     lance.write_dataset(pa.table({"request": requests}), str(tmp_path / "logs.lance"))
     monkeypatch.chdir(tmp_path)

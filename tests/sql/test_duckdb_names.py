@@ -113,6 +113,31 @@ def test_a_path_without_a_table_says_so_and_what_is_beside_it(
     assert ("did you mean orders.lance?" in str(error.value)) == ("order.lance" in name)
 
 
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An archive with the table `orders.lance` in a folder of it."""
+    folder = tmp_path_factory.mktemp("archive")
+    (folder / "lake").mkdir()
+    shutil.copytree(ORDERS, folder / "lake" / "orders.lance")
+    return shutil.make_archive(str(folder / "an archive"), "zip", folder)
+
+
+@pytest.mark.parametrize("cache", ["", "simplecache::"])
+def test_a_table_in_an_archive_is_named_by_a_chain(con: Any, archive: str, cache: str) -> None:
+    name = f"zip://lake/orders.lance::{cache}file://{archive}"
+    assert count(con, name) == ORDERS_ROWS[4]
+    assert count(con, f"{name}@v1") == ORDERS_ROWS[1]
+    assert count(con, f"{name}@prod") == ORDERS_ROWS[3]
+    with pytest.raises(duckdb.Error, match="there is no version 9; the table has 1, 2, 3, 4"):
+        count(con, f"{name}@9")
+
+
+def test_an_archive_without_the_table_says_so(con: Any, archive: str) -> None:
+    for name in (f"zip://order.lance::{archive}", f"zip://orders.lance::{archive}.no"):
+        with pytest.raises(duckdb.Error, match="there is no Lance table of this name: zip:"):
+            count(con, name)
+
+
 def test_a_path_without_a_table_may_mean_something_else(con: Any) -> None:
     con.execute('DROP TABLE IF EXISTS "own.lance"')
     query = """WITH "own.lance" AS (SELECT 42 AS a) SELECT count(*) FROM 'own.lance'"""

@@ -26,6 +26,7 @@ from comparison import assert_same_table
 from fsspec import AbstractFileSystem
 from fsspec.implementations.arrow import ArrowFSWrapper
 from fsspec.implementations.dirfs import DirFileSystem
+from fsspec.implementations.memory import MemoryFileSystem
 from store_doubles import SlowFileSystem
 from store_servers import WebServer, web_server
 
@@ -113,9 +114,45 @@ def test_a_table_in_memory_is_read(home: Path, expected: pa.Table) -> None:
 def test_a_table_in_an_archive_is_read(archive: str, expected: pa.Table) -> None:
     url = f"zip://t.lance::file://{archive}"
     assert_same_table(lancefs.open(url).to_table(), expected)
+    assert lancefs.open(f"{url}@v2").version == lancefs.open(url, version=2).version == 2
     fs = LanceFileSystem(fo="t.lance", fs=fsspec.filesystem("zip", fo=archive))
     assert fs.glob("versions/*.arrow") == [f"versions/{n}.arrow" for n in (1, 2, 3)]
     assert_same_table(pa.ipc.open_file(fs.cat("latest.arrow")).read_all(), expected)
+
+
+class HostFileSystem(MemoryFileSystem):
+    """A store that must be told its host, as those by SSH must, and finds it in URLs."""
+
+    protocol = "hosted"
+    cachable = False
+
+    def __init__(self, host: str, user: str = "", **options: Any) -> None:
+        super().__init__(**options)
+        self.place = f"{user}@{host}"
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        rest = path.partition("hosted://")[2]
+        return "/" + rest.partition("/")[2] if rest else path.rstrip("/")
+
+    @staticmethod
+    def _get_kwargs_from_urls(path: str) -> dict[str, str]:
+        return {"host": path.partition("://")[2].partition("/")[0]} if "://" in path else {}
+
+
+def test_the_host_in_a_url_is_used_beside_options(home: Path) -> None:
+    fsspec.register_implementation("hosted", HostFileSystem, clobber=True)
+    fsspec.filesystem("memory").put(str(home / "t.lance"), "/hosted/t.lance", recursive=True)
+    try:
+        fs = LanceFileSystem(
+            fo="hosted://here/hosted/t.lance",
+            target_protocol="hosted",
+            target_options={"user": "me"},
+        )
+        assert fs.fs.place == "me@here"
+        assert fs.exists("versions/3.arrow")
+    finally:
+        fsspec.filesystem("memory").rm("/hosted", recursive=True)
 
 
 def test_what_cannot_be_opened_is_named(tmp_path: Path) -> None:
