@@ -123,7 +123,7 @@ def _without_before(
     """Do what `appended` does for a version without one before it, or whose one before is gone."""
     if begins(store, file, manifest):
         return added
-    transaction = read_transaction(store, store.file(file.path, file.size), manifest)
+    transaction = read_transaction(store, store.uncached.file(file.path, file.size), manifest)
     operation = UNKNOWN if transaction is None else transaction.operation
     if transaction is not None and operation == "Append":  # new fragments come last
         count = len(transaction.details.get("fragments", ()))
@@ -134,7 +134,7 @@ def _without_before(
 
 
 def _operation(store: Store, file: VersionFile, manifest: Manifest) -> str:
-    transaction = read_transaction(store, store.file(file.path, file.size), manifest)
+    transaction = read_transaction(store, store.uncached.file(file.path, file.size), manifest)
     return UNKNOWN if transaction is None else transaction.operation
 
 

@@ -302,7 +302,7 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         """Read a manifest; the last ones are kept, as each is needed twice."""
         known = self._manifests.get(file)
         if known is None:
-            known = read_manifest(self._store.file(file.path, file.size))
+            known = read_manifest(self._store.uncached.file(file.path, file.size))
             self._manifests[file] = known
             for old in sorted(self._manifests, key=lambda one: one.version)[:-_KEPT]:
                 del self._manifests[old]

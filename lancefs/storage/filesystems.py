@@ -166,6 +166,24 @@ def inner_path(
     return fs, path
 
 
+def uncached(
+    fs: fsspec.AbstractFileSystem, path: str
+) -> tuple[fsspec.AbstractFileSystem, str] | None:
+    """Return the filesystem behind fsspec's caches of files, and the path in it.
+
+    Returns:
+        None if there is no cache before it.
+    """
+    inner = wrapped(fs)
+    if inner is None:
+        return None
+    if is_directory(fs):
+        joiner: Any = fs
+        return uncached(inner, str(joiner._join(path)))
+    is_cache = isinstance(fs, _class("fsspec.implementations.cached", "CachingFileSystem"))
+    return (uncached(inner, path) or (inner, path)) if is_cache else None
+
+
 def is_directory(fs: fsspec.AbstractFileSystem) -> bool:
     """Return whether a filesystem is one directory of another filesystem."""
     return isinstance(fs, _class("fsspec.implementations.dirfs", "DirFileSystem"))

@@ -18,7 +18,7 @@ from lancefs.forks import cached_property, generation
 from lancefs.masking import mask_secrets
 from lancefs.storage.byte_ranges import ByteRange, Bytes, split
 from lancefs.storage.file import File
-from lancefs.storage.filesystems import cat_ranges, in_turn, inner_path, is_web
+from lancefs.storage.filesystems import cat_ranges, in_turn, inner_path, is_web, uncached
 from lancefs.storage.forked import note, usable_here
 from lancefs.storage.links import Confines
 from lancefs.storage.local_files import is_local, list_directory, list_files, local_filesystem
@@ -96,6 +96,15 @@ class Store:
         store = copy(self)
         store.version = version
         return store
+
+    @cached_property
+    def uncached(self) -> Store:
+        """The same directory, for files whose names are used again: past caches of fsspec.
+
+        Those keep what a name was first. A web server may need one, which gives whole files only.
+        """
+        found = None if self._fs is None or self.is_web else uncached(self._fs, self.root)
+        return self if found is None else Store(*found, self.confines).of_version(self.version)
 
     @property
     def fs(self) -> fsspec.AbstractFileSystem:

@@ -141,7 +141,7 @@ class Resolved(NamedTuple):
     @property
     def manifest(self) -> File:
         """Manifest file, for `read_manifest`."""
-        store = self.store.of_version(str(self.ref))
+        store = self.store.uncached.of_version(str(self.ref))
         return store.file(self.file.path, self.file.size, self.file.stamp)
 
     @property
@@ -336,7 +336,7 @@ def _as_of(store: Store, versions: Sequence[VersionFile], as_of: datetime) -> Ve
     """
 
     def committed(file: VersionFile) -> datetime:
-        return read_timestamp(store.file(file.path, file.size, file.stamp))
+        return read_timestamp(store.uncached.file(file.path, file.size, file.stamp))
 
     if committed(versions[-1]) <= as_of:  # by far the most frequent case
         return versions[-1]
@@ -408,7 +408,7 @@ def _read_refs(store: Store, directory: str) -> list[tuple[str, Bytes, File]]:
     """Read the JSON files of a directory; return (name without `.json`, bytes, file), by name."""
     store.refresh(directory)
     entries = [entry for entry in store.entries(directory) if entry[0].endswith(".json")]
-    files = [store.file(f"{directory}/{name}") for name, _ in entries]
+    files = [store.uncached.file(f"{directory}/{name}") for name, _ in entries]
     sizes = [info.get("size") for _, info in entries]
     known = [size for size in sizes if isinstance(size, int)]
     if len(known) == len(files):
@@ -421,7 +421,7 @@ def _read_refs(store: Store, directory: str) -> list[tuple[str, Bytes, File]]:
 
 
 def _read_tag(store: Store, name: str) -> Tag:
-    file = store.file(f"{_TAGS}/{_checked(name, _TAG, 'tag')}.json")
+    file = store.uncached.file(f"{_TAGS}/{_checked(name, _TAG, 'tag')}.json")
     try:
         return _tag(name, file.read_whole(), file)
     except MissingFile:

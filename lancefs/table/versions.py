@@ -175,7 +175,7 @@ def look_again(store: Store, file: VersionFile) -> VersionFile:
         MissingFile: The file is gone.
         ReadFailed: The request failed.
     """
-    named = store.of_version(str(file.version))
+    named = store.uncached.of_version(str(file.version))
     return _described(file, named.file(file.path).described())
 
 
@@ -259,7 +259,7 @@ def unlisted(store: Store, version: int) -> VersionFile | None:
         number = f"{_U64_MAX - version:020}" if scheme is Scheme.V2 else str(version)
         path = f"{VERSIONS}/{number}{_SUFFIX}"
         try:
-            return VersionFile(version, path, scheme, store.file(path).size)
+            return VersionFile(version, path, scheme, store.uncached.file(path).size)
         except (MissingFile, ReadFailed):
             continue
     return None

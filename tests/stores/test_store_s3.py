@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import traceback
+from pathlib import Path
 from typing import Any
 
+import fsspec
 import lance
 import pandas as pd
 import pyarrow as pa
@@ -137,3 +139,31 @@ def test_a_secret_in_the_place_of_a_bucket_is_shown_nowhere(s3_options: dict[str
     with pytest.raises(ReadFailed, match=r"s3://key:\*\*\*@lake/t\.lance") as error:
         lancefs.open(f"s3://key:{secret}@lake/t.lance", storage_options=s3_options)
     assert secret not in "".join(traceback.format_exception(error.value))
+
+
+@pytest.mark.parametrize("cache", ["simplecache", "filecache"])
+def test_a_cache_of_fsspec_holds_no_version_and_no_tag(
+    s3_options: dict[str, Any], tmp_path: Path, cache: str
+) -> None:
+    """Names of manifests and tags are used again; those of data files never are."""
+    s3 = fsspec.filesystem("s3", **s3_options)
+    options = {"s3": s3_options, cache: {"cache_storage": str(tmp_path / "cache")}}
+    place, url = f"lake/{cache}.lance", f"{cache}::s3://lake/{cache}.lance"
+
+    def values(tag: str | None = None) -> list[int]:
+        found = lancefs.open(url, tag=tag, storage_options=options).to_table()["a"].to_pylist()
+        view = f"lance://{'latest' if tag is None else f'tags/{tag}'}.arrow::{url}"
+        assert pd.read_feather(view, storage_options=options)["a"].tolist() == found
+        return found
+
+    for first in (1, 7):  # the second table is made anew, at the place of the first one
+        path = tmp_path / str(first)
+        table = lance.write_dataset(pa.table({"a": [first]}), path)
+        table.tags.create("prod", 1)
+        s3.put(str(path), place, recursive=True)
+        assert values() == values("prod") == [first]
+        table = lance.write_dataset(pa.table({"a": [first + 1]}), path, mode="append")
+        table.tags.update("prod", 2)
+        s3.put(f"{path}/", place, recursive=True)
+        assert values() == values("prod") == [first, first + 1]
+        s3.rm(place, recursive=True)
