@@ -22,12 +22,11 @@ from duckdb_adapter.sources.column_values import are_values_cached, keep_texts
 from duckdb_adapter.sources.extremes import extreme_conditions, extreme_rows
 from duckdb_adapter.sources.groups import group_by_codes
 from duckdb_adapter.sources.kept_rows import KeptRows, kept_rows
-from duckdb_adapter.sources.limits import LimitedRows, rows_behind_nulls
+from duckdb_adapter.sources.limits import LimitedRows, SampledRows, rows_behind_nulls
 from duckdb_adapter.sources.members import MemberRows
 from duckdb_adapter.sources.number_ranges import ranged_keys, ranged_to_sort
 from duckdb_adapter.sources.replacement import Replacement
 from duckdb_adapter.sources.rows import Rows
-from duckdb_adapter.sources.samples import SampledRows
 from duckdb_adapter.sources.top_n import TopNRows
 from duckdb_adapter.sources.unpushed_filters import FilteredRows
 from duckdb_adapter.sources.value_counts import value_count_rows

@@ -16,7 +16,7 @@ from duckdb_adapter.identifiers import fold
 from duckdb_adapter.interrupts import QUERY_SCOPE
 from duckdb_adapter.paths import literal, quoted
 from duckdb_adapter.pinned_versions import NameUse
-from duckdb_adapter.queries.sole_use import CalledFunctions
+from duckdb_adapter.queries.called_functions import CalledFunctions
 from duckdb_adapter.releases import is_new
 from duckdb_adapter.resolved_names import ResolvedName, builtins_test, resolve_name
 from duckdb_adapter.secrets import SecretStorage

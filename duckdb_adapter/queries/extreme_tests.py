@@ -10,10 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from duckdb_adapter.queries.column_uses import sole_argument
-from duckdb_adapter.queries.comparisons import comparison_in
-from duckdb_adapter.queries.named_columns import NamedColumns
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.queries.trees import shows_rows, terms_of
+from duckdb_adapter.queries.trees import NamedColumns, comparison_in, shows_rows, terms_of
 
 _EXTREMES = ("min", "max")
 

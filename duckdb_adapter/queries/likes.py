@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
-from duckdb_adapter.queries.named_columns import NamedColumns
-from duckdb_adapter.queries.trees import arguments_of, constant_text
+from duckdb_adapter.queries.trees import NamedColumns, arguments_of, constant_text
 
 # One text of any length, or one letter.
 _WILDCARDS = re.compile("[%_]+")

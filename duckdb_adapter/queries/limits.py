@@ -1,13 +1,14 @@
-"""Which rows of a table a query takes by their positions, as its text tells: `LIMIT 10 OFFSET 100`.
+"""Queries of some rows of a table only, as their text tells: LIMIT, OFFSET and USING SAMPLE.
 
-DuckDB asks the Arrow scan for all rows, also for those that it passes over, and stops to ask when
-it has enough. Where the text of the query proves that it uses no values of other rows, these need
-not be read. A proof needs that the text is all that there is: one table by its path, and columns.
+DuckDB reads all rows before an OFFSET from the Arrow scan, and all columns of all rows for a
+sample. Rows need not be read if the text proves that the query uses none of their values. For a
+proof, the text must be a SELECT of one table by its path, and of columns.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.trees import expressions_in, number_of, shows_rows
@@ -29,7 +30,7 @@ class LimitedRange(NamedTuple):
 
 
 def limited_range(query: TableQuery) -> LimitedRange | None:
-    """Return which rows of a table a query takes by their positions; None where it may use all."""
+    """Return the rows that LIMIT and OFFSET leave of a table; None if a query may use others."""
     text = query.text.lower()
     node = query.table_select if "offset" in text or "limit" in text else None
     if node is None or node.get("where_clause") or not shows_rows(node):
@@ -45,3 +46,28 @@ def limited_range(query: TableQuery) -> LimitedRange | None:
     if skipped is None or (skipped, most) == (0, None):
         return None
     return LimitedRange(skipped, most)
+
+
+def sampled_rows(query: TableQuery) -> int:
+    """Return how many rows of a table a query draws with `USING SAMPLE`; 0 if it uses others, too.
+
+    DuckDB draws before it tests conditions, groups or orders. A share of the rows (`10%`), and a
+    sample that can be repeated (`REPEATABLE`), are left to DuckDB.
+    """
+    node = query.plain_select if "sample" in query.text.lower() else None
+    if node is None:
+        return 0
+    source = node["from_table"]
+    samples = [each for each in (node.get("sample"), source.get("sample")) if each]
+    if len(samples) != 1 or not query.names({**source, "sample": None}):
+        return 0
+    return _rows(samples[0])
+
+
+def _rows(sample: Mapping[str, Any]) -> int:
+    """Return how many rows a sample has; 0 for a share, or one that is drawn again."""
+    is_again = sample.get("repeatable") or sample["seed"] != -1
+    if sample["is_percentage"] or sample["method"] != "Reservoir" or is_again:
+        return 0
+    size = sample["sample_size"]["value"]
+    return size if isinstance(size, int) and size > 0 else 0

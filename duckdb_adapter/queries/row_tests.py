@@ -16,11 +16,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.queries.comparisons import ComparedColumn, comparison_in
 from duckdb_adapter.queries.likes import PartOfText, only_part
-from duckdb_adapter.queries.named_columns import NamedColumns
 from duckdb_adapter.queries.times import TimeTest, time_test
-from duckdb_adapter.queries.trees import classes_in, column_of, terms_of
+from duckdb_adapter.queries.trees import (
+    ComparedColumn,
+    NamedColumns,
+    classes_in,
+    column_of,
+    comparison_in,
+    terms_of,
+)
 
 _OR = "CONJUNCTION_OR"
 _NULL_TESTS = {"OPERATOR_IS_NULL": "is_null", "OPERATOR_IS_NOT_NULL": "is_valid"}

@@ -10,18 +10,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckdb_adapter.lake_names import LakeTable
-from duckdb_adapter.queries.constant_tests import tests_constants
-from duckdb_adapter.queries.encoded_lists import takes_encoded_lists
+from duckdb_adapter.queries.called_functions import (
+    CalledFunctions,
+    functions_of_sole_use,
+    takes_encoded_lists,
+)
 from duckdb_adapter.queries.extreme_tests import ExtremeTest, extreme_tests
 from duckdb_adapter.queries.groups import repeated_columns
-from duckdb_adapter.queries.join_keys import join_keys
-from duckdb_adapter.queries.limits import LimitedRange, limited_range
+from duckdb_adapter.queries.joins import join_keys, tests_constants
+from duckdb_adapter.queries.limits import LimitedRange, limited_range, sampled_rows
 from duckdb_adapter.queries.members import UsedColumns, used_columns
 from duckdb_adapter.queries.partitions import top_n_of_partitions
 from duckdb_adapter.queries.pivots import BIND_COUNT, pivoted_columns
-from duckdb_adapter.queries.samples import sampled_rows
 from duckdb_adapter.queries.scan_calls import ScanCall
-from duckdb_adapter.queries.sole_use import CalledFunctions, functions_of_sole_use
 from duckdb_adapter.queries.sorts import sorted_columns
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.top_n import TopN, top_n_of
@@ -112,7 +113,7 @@ class TableUses:
     def functions_of_sole_use(self) -> CalledFunctions | None:
         """The functions that have to be DuckDB's own if it uses the table once; None if it may not.
 
-        See `sole_use.functions_of_sole_use`.
+        See `called_functions.functions_of_sole_use`.
         """
         return functions_of_sole_use(self.query)
 

@@ -15,9 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.queries.comparisons import comparison_in
-from duckdb_adapter.queries.named_columns import NamedColumns
-from duckdb_adapter.queries.trees import constant_text
+from duckdb_adapter.queries.trees import NamedColumns, comparison_in, constant_text
 from lancefs.scan.sql_literals import of_units, parse_moment, unit_bounds
 
 # How DuckDB writes times; it reads more than that.

@@ -1,13 +1,14 @@
-"""What nodes of the syntax tree of a query say; `parsing` has the tree.
+"""The nodes of the syntax tree of a query: tables, columns, constants, functions, comparisons.
 
-An expression has a `class`, such as COLUMN_REF or FUNCTION; other nodes have a `type` only.
+`parsing` makes the tree. An expression has a `class`, such as COLUMN_REF or FUNCTION; other nodes
+have a `type` only.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any, NamedTuple
 
 from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.function_names import MAKING_ONE_VALUE
@@ -219,3 +220,68 @@ def number_of(node: Any) -> int | None:
         return None
     _, text = _constant(node)
     return int(text) if text.isdecimal() else None
+
+
+class NamedColumns(NamedTuple):
+    """The columns of a table, and how a query may name them.
+
+    Attributes:
+        by_name: The columns by their names in lower case.
+        tables: The qualifiers that mean this table, in lower case; None if it is the only table.
+    """
+
+    by_name: Mapping[str, str]
+    tables: Set[str] | None
+
+    def find(self, expression: Mapping[str, Any]) -> str | None:
+        """Return the column that an expression is; None where it is another one."""
+        column = column_of(expression, self.by_name)
+        if column is None:
+            return None
+        table = [fold(part) for part in expression["column_names"][:-1]]
+        is_ours = self.tables is None or {*table} <= self.tables
+        return self.by_name[column] if is_ours else None
+
+
+# By the names of Arrow's functions, also for the sides the other way round.
+_COMPARISONS = {
+    "COMPARE_EQUAL": ("equal", "equal"),
+    "COMPARE_NOTEQUAL": ("not_equal", "not_equal"),
+    "COMPARE_LESSTHAN": ("less", "greater"),
+    "COMPARE_GREATERTHAN": ("greater", "less"),
+    "COMPARE_LESSTHANOREQUALTO": ("less_equal", "greater_equal"),
+    "COMPARE_GREATERTHANOREQUALTO": ("greater_equal", "less_equal"),
+}
+
+
+class ComparedColumn(NamedTuple):
+    """A column and what it is compared with.
+
+    Attributes:
+        column: The expression that may be the column.
+        operators: The functions of Arrow that must all be true.
+        others: What each of them compares the column with.
+    """
+
+    column: Mapping[str, Any]
+    operators: Sequence[str]
+    others: Sequence[Mapping[str, Any]]
+
+
+def comparison_in(term: Mapping[str, Any], columns: Mapping[str, str]) -> ComparedColumn | None:
+    """Return the comparison that a condition is; None for any other condition.
+
+    Args:
+        term: The condition; `BETWEEN` is two comparisons.
+        columns: The columns of the table by their names in lower case.
+    """
+    kind = term["type"]
+    if kind == "COMPARE_BETWEEN":
+        ends = [term["lower"], term["upper"]]
+        return ComparedColumn(term["input"], ["greater_equal", "less_equal"], ends)
+    if kind not in _COMPARISONS:
+        return None
+    operator, mirrored = _COMPARISONS[kind]
+    if column_of(term["left"], columns) is None:
+        return ComparedColumn(term["right"], [mirrored], [term["left"]])
+    return ComparedColumn(term["left"], [operator], [term["right"]])

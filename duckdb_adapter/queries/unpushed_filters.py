@@ -16,12 +16,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.queries.flags import flag_condition
 from duckdb_adapter.queries.likes import HAS_PATTERNS, pattern_conditions
-from duckdb_adapter.queries.named_columns import NamedColumns
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.times import are_nanoseconds, time_test
-from duckdb_adapter.queries.trees import terms_of
+from duckdb_adapter.queries.trees import NamedColumns, terms_of
 
 
 def unpushed_conditions(query: TableQuery) -> list[pc.Expression]:
@@ -69,3 +67,22 @@ def _conditions(
     time = time_test(term, columns, query.schema)
     if time is not None:
         yield time.condition
+
+
+def flag_condition(
+    term: Mapping[str, Any], columns: NamedColumns, schema: pa.Schema
+) -> pc.Expression | None:
+    """Return what a flag must be for a condition such as `WHERE is_active`; None for others.
+
+    DuckDB pushes down comparisons, such as `is_active = true`, but not the flag alone.
+
+    Args:
+        term: The condition.
+        columns: The columns of the table, as the query names them.
+        schema: Their types.
+    """
+    is_not = term["type"] == "OPERATOR_NOT"
+    column = columns.find(term["children"][0] if is_not else term)
+    if column is None or not pa.types.is_boolean(schema.field(column).type):
+        return None
+    return ~pc.field(column) if is_not else pc.field(column)

@@ -1,7 +1,9 @@
-"""The rows of a table as far as one query uses them: those that a LIMIT and an OFFSET leave."""
+"""Some rows of a table by their positions: what LIMIT and OFFSET leave, and random samples."""
 
 from __future__ import annotations
 
+import random
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -15,11 +17,47 @@ from duckdb_adapter.queries.limits import LimitedRange
 from duckdb_adapter.sources.replacement import READER, Replacement, TableOf
 from duckdb_adapter.sources.row_counts import range_table
 from duckdb_adapter.sources.rows import COUNT_COLUMN, LONG_ROWS, Rows, RowSource, conform_to_schema
-from duckdb_adapter.sources.rows_by_position import RowsByPosition
 from lancefs.lance_dataset import LanceDataset
 
+# With larger samples nearly every page has a sampled row, so that all rows are read. A remote store
+# gets a request for each row.
+_MAX_SAMPLE, _MAX_REMOTE_SAMPLE = 16 * 1024, 256
+_MAX_SAMPLED_SHARE = 1 / 64
 # If an OFFSET passes over fewer rows than these, they are read with the others.
 _MIN_SKIPPED = 64 * 1024
+
+
+class RowsByPosition(Rows):
+    """Reads some rows of a table where the statement uses it once, all rows elsewhere.
+
+    Args:
+        dataset: The table.
+        use: How often the statement uses it, as far as DuckDB has bound the name.
+    """
+
+    def __init__(self, dataset: LanceDataset, use: NameUse) -> None:
+        super().__init__(dataset)
+        self._use = use
+
+    def batches(
+        self, names: Sequence[str], terms: Sequence[pc.Expression]
+    ) -> Iterator[pa.RecordBatch]:
+        """Read some columns, in the order wanted, of the rows for which all terms are true."""
+        wanted = [name for name in names if name != COUNT_COLUMN]
+        self._use.mark_read()
+        found = None
+        if self._use.is_sole and wanted and not terms:
+            found = self._some(wanted, pa.schema([self.schema.field(name) for name in names]))
+        return super().batches(names, terms) if found is None else found
+
+    @abstractmethod
+    def _some(self, columns: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch] | None:
+        """Read the rows that the statement uses; None where all are read as well.
+
+        Args:
+            columns: The columns that are read.
+            schema: The columns that DuckDB wants, in its order.
+        """
 
 
 class _RowsBehind(Rows):
@@ -143,3 +181,25 @@ def _has_short_nulls(kind: pa.DataType) -> bool:
         return all(_has_short_nulls(field.type) for field in kind)
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind)
     return is_list or not (pa.types.is_nested(kind) or pa.types.is_fixed_size_binary(kind))
+
+
+class SampledRows(RowsByPosition):
+    """Reads rows of a table that are drawn at random, of which DuckDB draws all.
+
+    Args:
+        dataset: The table.
+        count: How many rows the statement draws, if it uses the table once.
+        use: How often it does, as far as DuckDB has bound the name.
+    """
+
+    def __init__(self, dataset: LanceDataset, count: int, use: NameUse) -> None:
+        super().__init__(dataset, use)
+        self._count = count
+
+    def _some(self, columns: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch] | None:
+        rows = self.dataset.count_rows()
+        most = _MAX_SAMPLE if self.dataset.is_local else _MAX_REMOTE_SAMPLE
+        if self._count > min(most, rows * _MAX_SAMPLED_SHARE):
+            return None
+        positions = sorted(random.sample(range(rows), self._count))
+        return conform_to_schema(iter(self._scanner(columns).take(positions).to_batches()), schema)

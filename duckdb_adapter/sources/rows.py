@@ -340,7 +340,7 @@ class Rows(RowSource):
     def with_encoded_lists(self) -> Self:
         """Return the rows with dictionaries in lists, where data files have them.
 
-        For statements that take such lists right, see `queries.encoded_lists`.
+        For statements that take such lists right, see `queries.called_functions`.
         """
         other = copy(self)
         other._encodes_lists = True

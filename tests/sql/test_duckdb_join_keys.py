@@ -14,7 +14,7 @@ import pytest
 from roads import connect, needs_install
 
 from duckdb_adapter import rewrites
-from duckdb_adapter.queries.join_keys import join_keys
+from duckdb_adapter.queries.joins import join_keys
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.sources import kept_rows
 from duckdb_adapter.sources.number_ranges import ranged_keys

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from roads import connect, needs_install
 
-from duckdb_adapter.sources.samples import SampledRows
+from duckdb_adapter.sources.limits import SampledRows
 
 pytestmark = needs_install
 

@@ -1,8 +1,12 @@
-"""Columns by which a statement joins a table with others, as its text tells.
+"""How a statement joins a table with others, as its text tells: by which keys, and how filtered.
 
-DuckDB joins by an array in place of a hash table where it knows that both keys are whole numbers
-within a small range (its `perfect_hash_join_executor.cpp`), from the ranges that sources give. The
-Arrow scan gives none, and of keys without gaps DuckDB finds none itself.
+DuckDB joins by an array in place of a hash table if it knows that both keys are integers within a
+small range (its `perfect_hash_join_executor.cpp`), from the statistics that sources give. The Arrow
+scan gives none, and DuckDB does not find the range of dense keys itself.
+
+DuckDB estimates that a scan with any comparison with a constant returns a fifth of its rows, but
+not for the Arrow scan, which it asks for its number of rows first. By these estimates it chooses
+the sides of joins. `tests_constants` says whether to estimate so: a wrong answer costs time only.
 """
 
 from __future__ import annotations
@@ -12,9 +16,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from duckdb_adapter.identifiers import fold
-from duckdb_adapter.queries.named_columns import NamedColumns
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.queries.trees import expressions_in, terms_of
+from duckdb_adapter.queries.trees import (
+    NamedColumns,
+    classes_in,
+    comparison_in,
+    expressions_in,
+    terms_of,
+)
 
 # A statement without any of these is not parsed.
 _JOINS = re.compile(
@@ -22,6 +31,11 @@ _JOINS = re.compile(
 )
 # Classes of expressions that compare values.
 _COMPARING = ("COMPARISON", "BETWEEN", "OPERATOR")
+# Nor, for `tests_constants`, one without WHERE, or that reads one table alone.
+_WHERE = re.compile(r"\bwhere\b", re.IGNORECASE)
+_SEVERAL = re.compile(r"\bjoin\b|\bselect\b.*\bselect\b|\bfrom\b[^()]*,", re.IGNORECASE | re.DOTALL)
+_OR = "CONJUNCTION_OR"
+_CONSTANTS = {"CONSTANT", "PARAMETER", "CAST", "TYPE", "FUNCTION"}
 
 
 def join_keys(query: TableQuery) -> frozenset[str]:
@@ -96,3 +110,36 @@ def _asked(root: Any) -> set[str]:
     while more := [pair for pair in pairs if pair & asked and not pair <= asked]:
         asked = asked.union(*more)
     return asked
+
+
+def tests_constants(query: TableQuery) -> bool:
+    """Whether a statement joins rows of the table for which a comparison with constants is true.
+
+    Args:
+        query: The statement with the table.
+    """
+    if not query.columns or not _WHERE.search(query.text) or not _SEVERAL.search(query.text):
+        return False
+    read = query.table_read
+    where = None if read is None else read.select.get("where_clause")
+    if read is None or where is None:
+        return False
+    columns = NamedColumns(query.columns, query.table_names(read.source))
+    return any(_is_constant_test(term, columns) for term in terms_of(where))
+
+
+def _is_constant_test(term: Mapping[str, Any], columns: NamedColumns) -> bool:
+    if term["type"] == _OR:
+        return all(
+            any(_is_constant_test(each, columns) for each in terms_of(part))
+            for part in terms_of(term, _OR)
+        )
+    if term["type"] == "COMPARE_IN":
+        column, *others = term["children"]
+    elif (compared := comparison_in(term, columns.by_name)) is not None:
+        column, others = compared.column, list(compared.others)
+    else:
+        return False
+    return columns.find(column) is not None and all(
+        classes_in(other) <= _CONSTANTS for other in others
+    )
