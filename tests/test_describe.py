@@ -23,12 +23,11 @@ from support import examples
 import lancefs
 from lancefs.errors import ColumnNotFound, CorruptFile
 from lancefs.profile import describing
+from lancefs.profile.accumulators import Moments, RowSample
 from lancefs.profile.column_pass import ColumnPass
 from lancefs.profile.distinct import KEPT, DistinctCount, Hasher
 from lancefs.profile.kinds import plain_type
-from lancefs.profile.moments import Moments
 from lancefs.profile.profiles import ColumnProfile, Spread
-from lancefs.profile.samples import RowSample
 
 ORDERS = "examples/data/orders.lance"
 ROWS = 3000

@@ -1,4 +1,4 @@
-"""Indices of one version that are asked alike: which there are over a column, and which broke."""
+"""The indices of one kind over the columns of a version, and their segments that cannot be read."""
 
 from __future__ import annotations
 
@@ -61,3 +61,17 @@ class ColumnIndices:
                 error = LanceError(f"{type(error).__name__}: {error}; please report it")
             self._broken[segment.index.uuid] = error
             self._say_unused(segment.index.name, error)
+
+
+class BrokenSegment(Exception):
+    """A segment cannot be read; the search begins anew without it.
+
+    Args:
+        segment: The segment.
+        cause: Says what is wrong.
+    """
+
+    def __init__(self, segment: IndexSegment, cause: LanceError) -> None:
+        super().__init__(str(cause))
+        self.segment = segment
+        self.cause = cause

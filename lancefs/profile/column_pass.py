@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.constants import array_of, scalar_of
+from lancefs.profile.accumulators import Extremes, Keys, Moments, RowSample, ValueCounts, in_order
 from lancefs.profile.distinct import KEPT, DistinctCount, Hashes
 from lancefs.profile.kinds import Kind, as_shown, as_stored, kind_of, lengths_of, norms_of
-from lancefs.profile.moments import Extremes, Moments
 from lancefs.profile.profiles import (
     GRID,
     PROBABILITIES,
@@ -22,8 +22,6 @@ from lancefs.profile.profiles import (
     Spread,
     TopValue,
 )
-from lancefs.profile.samples import Keys, RowSample
-from lancefs.profile.value_counts import ValueCounts, in_order
 from lancefs.showing import python_values, readable
 
 _BARS = 20

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 
 import pyarrow as pa
 
 from lancefs.datafile.arrays import spelled_out
 from lancefs.datafile.blocks import Mask, RowRange
-from lancefs.datafile.decimals import decimal64_items
+from lancefs.datafile.decimals import decimal64_array, decimal64_field, decimal64_items
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Field
 from lancefs.datafile.masks import filtered
 from lancefs.datafile.page_ranges import join_arrays
-from lancefs.datafile.validity import validity_array
+from lancefs.datafile.row_ranges import count_rows
+from lancefs.datafile.validity import validity_array, validity_of
+from lancefs.errors import CorruptFile, locating
 from lancefs.scan.batch_schema import have_fixed_types
 from lancefs.scan.output_forms import OutputForms
 from lancefs.scan.request import ScanRequest
-from lancefs.table import decimal64_columns, dictionary_columns, validity_columns
+from lancefs.table import dictionary_columns
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
 from lancefs.table.row_metadata import is_row_metadata
+
+# Fewer rows, and rows that lie apart, are read in 128 bits by the kernel that reads a few rows of
+# all columns at once, and converted afterwards.
+_MIN_DECIMAL64_ROWS = 256 + 1
 
 
 def read_columns(
@@ -80,10 +86,10 @@ def _read_group(
     """Decode stored columns together; see `read_columns`."""
     asked = fields
     if forms.validity and request.blobs == "descriptors":
-        asked = validity_columns.reduced(fragment, asked, forms.validity)
+        asked = validity_fields(fragment, asked, forms.validity)
     if forms.decimal64:
         decimal64 = forms.decimal64 - forms.dictionary - forms.validity
-        asked = decimal64_columns.reduced(fragment, asked, ranges, decimal64)
+        asked = decimal64_fields(fragment, asked, ranges, decimal64)
     if encoded := forms.dictionary | forms.items:
         return dictionary_columns.read(
             fragment, asked, ranges, request.blobs, encoded, request.kept_texts
@@ -146,3 +152,71 @@ def mask_columns(columns: dict[int, pa.Array], mask: Mask) -> dict[int, pa.Array
         mask: One boolean a row.
     """
     return dict(zip(columns, filtered(columns.values(), mask), strict=True))
+
+
+def validity_fields(
+    reader: FragmentReader | FragmentRun, fields: Sequence[Field], ids: Set[int]
+) -> Sequence[Field]:
+    """Return the fields to read in place of columns, of some of which only the validity is wanted.
+
+    Values are read nevertheless from small fragments, whose files few kernel calls decode together;
+    from overlays, which replace parts of values; and from data files 0.1, in which the values of
+    strings say which are missing.
+
+    Args:
+        reader: The reader of the fragment, or of several.
+        fields: Columns of the table, or members of structs as columns.
+        ids: The ids of those whose validity is wanted; see `validity_array`.
+    """
+    if not ids or isinstance(reader, FragmentRun) or reader.fragment.overlays:
+        return fields
+    if any(file.is_legacy for file in reader.fragment.files):
+        return fields
+    return [validity_of(field) or field if field.id in ids else field for field in fields]
+
+
+def decimal64_fields(
+    reader: FragmentReader | FragmentRun,
+    fields: Sequence[Field],
+    ranges: Sequence[RowRange],
+    ids: Set[int],
+) -> Sequence[Field]:
+    """Return the fields to read in place of columns, of which some are wanted in 64 bits.
+
+    Few rows, small fragments, overlays and data files before 2.1 are read in 128 bits;
+    `as_decimal64` converts them.
+
+    Args:
+        reader: The reader of the fragment, or of several.
+        fields: Columns of the table, or members of structs as columns.
+        ranges: Offsets of rows, ascending and disjoint.
+        ids: The ids of those that are wanted in 64 bits.
+    """
+    if len(ranges) != 1 or count_rows(ranges) < _MIN_DECIMAL64_ROWS:
+        return fields
+    if ids.isdisjoint(field.id for field in fields):
+        return fields
+    if isinstance(reader, FragmentRun) or reader.fragment.overlays:
+        return fields
+    if not all(reader.open_file(file)[1].reads_decimal64 for file in reader.fragment.files):
+        return fields
+    return [decimal64_field(field) or field if field.id in ids else field for field in fields]
+
+
+def as_decimal64(reader: FragmentReader | FragmentRun, field: Field, array: pa.Array) -> pa.Array:
+    """Return a column in 64 bits.
+
+    Args:
+        reader: The reader of the fragment, or of several, that the column is of.
+        field: The column.
+        array: Some of its rows.
+
+    Raises:
+        CorruptFile: A value takes more bits.
+    """
+    try:
+        return decimal64_array(array)
+    except CorruptFile:
+        file = reader.file_of(field) if isinstance(reader, FragmentReader) else None
+        with locating(None if file is None else file.url, field.name):
+            raise

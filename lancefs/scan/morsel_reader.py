@@ -24,7 +24,13 @@ from lancefs.datafile.row_ranges import RowRanges, as_ranges, count_rows
 from lancefs.datafile.validity import validity_array
 from lancefs.forks import cached_property
 from lancefs.scan.batch_schema import schema_of
-from lancefs.scan.decoded_columns import columns_at_once, look_up_values, mask_columns, read_columns
+from lancefs.scan.decoded_columns import (
+    as_decimal64,
+    columns_at_once,
+    look_up_values,
+    mask_columns,
+    read_columns,
+)
 from lancefs.scan.index_claims import check_claims
 from lancefs.scan.mapped_memory import Mapped
 from lancefs.scan.morsels import DecodedMorsel, Morsel, decoded_bytes
@@ -32,7 +38,6 @@ from lancefs.scan.output_forms import AS_VALUES, OutputForms
 from lancefs.scan.pace import Pace
 from lancefs.scan.request import ScanRequest
 from lancefs.storage import counting
-from lancefs.table import decimal64_columns
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
 from lancefs.table.opening import open_together
@@ -506,7 +511,7 @@ class MorselReader:
                 if field.id in forms.validity:  # of few rows, or compared: then there are values
                     arrays[place] = validity_array(array)
                 elif field.id in forms.decimal64:
-                    arrays[place] = decimal64_columns.as_decimal64(source, field, array)
+                    arrays[place] = as_decimal64(source, field, array)
                 elif field.id in forms.items:
                     arrays[place] = encode_texts(array)
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)

@@ -15,12 +15,12 @@ from lancefs.datafile.arrays import mask_of
 from lancefs.datafile.buffers import UInts, to_arrow_numbers
 from lancefs.datafile.row_ranges import is_among
 from lancefs.errors import LanceError
+from lancefs.index.column_indices import BrokenSegment
 from lancefs.index.segments import ColumnIndex
 from lancefs.index.vectors.distances import Metric, distances
 from lancefs.index.vectors.vector_indices import VectorIndices
 from lancefs.printable import plural
 from lancefs.search.best_rows import BestRows, Ranked, nearest_of
-from lancefs.search.broken_segment import BrokenSegment
 from lancefs.search.candidates import OpenVectors
 from lancefs.search.exact import compare_all, matrix
 from lancefs.search.found_rows import FoundRows

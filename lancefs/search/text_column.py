@@ -17,6 +17,7 @@ from lancefs.datafile.buffers import Mask, UInts
 from lancefs.datafile.fields import Field
 from lancefs.datafile.row_ranges import is_among
 from lancefs.errors import LanceError, UnsupportedFeature
+from lancefs.index.column_indices import BrokenSegment
 from lancefs.index.segments import ColumnIndex, IndexSegment
 from lancefs.index.text.analyzers import PLAIN, Analyzer, AnalyzerParams
 from lancefs.index.text.fuzzy import FuzzyWord, automatic_distance
@@ -27,7 +28,6 @@ from lancefs.index.text.text_indices import OpenText, TextIndices
 from lancefs.printable import plural
 from lancefs.scan.scanner import LanceScanner
 from lancefs.search.best_texts import Scored, best_places, joined, not_worse
-from lancefs.search.broken_segment import BrokenSegment
 from lancefs.search.doubtful_postings import check_postings
 from lancefs.search.found_rows import FoundRows
 from lancefs.search.row_bits import RowBits

@@ -13,11 +13,11 @@ from lancefs.arguments import check_list, check_whole
 from lancefs.datafile.buffers import UInts, to_arrow_numbers
 from lancefs.datafile.fields import Field
 from lancefs.forks import cached_property
+from lancefs.index.column_indices import BrokenSegment
 from lancefs.index.text.text_indices import TextIndices, text_indices_of
 from lancefs.printable import plural, printable
 from lancefs.scan.opening_ahead import opening_files
 from lancefs.search.best_texts import Scored, added, best, in_all, maxima, scores_in
-from lancefs.search.broken_segment import BrokenSegment
 from lancefs.search.found_rows import FoundRows, WantedRows
 from lancefs.search.text_column import TextColumn
 from lancefs.search.text_query import (

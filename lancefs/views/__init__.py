@@ -1,7 +1,7 @@
 """The tree of files that shows a table, and the bytes of each file. From a path to its bytes:
 
 1. `tree` (`folder` above tables) finds the node at a path; `locations` says to which version it
-   belongs. File nodes are in `file_node`, `changes_file` and `history_file`.
+   belongs. File nodes are in `file_node` and `materialized_files`.
 2. `open_tables` lists and opens the versions of a table, once each.
 3. `file_node` chooses how to make the bytes, as a `view.View` or as a stream; `file_objects` are
    the file objects that read them. JSON files come from `documents`.

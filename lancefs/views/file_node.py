@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
 from functools import partial
 from typing import Final, Literal, TypeAlias
 
@@ -19,7 +18,6 @@ from lancefs.views.documents import document
 from lancefs.views.file_objects import ForwardFile
 from lancefs.views.open_tables import Selection, TableSession, ViewedVersion
 from lancefs.views.view import Key, View, WholeView, known_size
-from lancefs.views.view_batches import BATCH_ROWS
 
 # Everything that the bytes of a view depend on besides the version. Raise the number with any
 # change to the bytes that are written: batches, IPC options, documents, corrected values.
@@ -134,28 +132,3 @@ class FileNode:
     def _key(self) -> Key:
         table = self.handle.table
         return table.sharer, table.url, self.digest
-
-
-class MaterializedFile(FileNode, ABC):
-    """A file whose rows are computed all at once, in memory."""
-
-    @abstractmethod
-    def rows(self) -> pa.Table:
-        """Compute the rows."""
-
-    def view(self) -> View:
-        """Return the bytes of a file that is not a stream. Rows are computed on demand."""
-        return WholeView(self._key(), lambda: encode(*self._batches()))
-
-    def stream(self, path: str) -> ForwardFile:
-        """Compute the rows, and open a stream.
-
-        Args:
-            path: Path of the file object, for its users.
-        """
-        ukey = self.digest  # of a history, which may grow, no newer one than its rows
-        return ForwardFile(encode_stream(*self._batches()), path, ukey)
-
-    def _batches(self) -> tuple[pa.Schema, list[pa.RecordBatch]]:
-        rows = self.rows()
-        return rows.schema, rows.combine_chunks().to_batches(BATCH_ROWS)

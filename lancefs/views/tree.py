@@ -34,12 +34,9 @@ from urllib.parse import unquote
 
 from lancefs.errors import ColumnNotFound, NoSuchPath
 from lancefs.table.refs import Ref, make_ref
-from lancefs.views.changes_file import ChangesFile
-from lancefs.views.changes_file import parse_name as parse_changes
 from lancefs.views.documents import NAMES as DOCUMENTS
 from lancefs.views.file_node import FILE, STREAM, FileNode, Form, Handle
-from lancefs.views.history_file import NAME as HISTORY
-from lancefs.views.history_file import HistoryFile
+from lancefs.views.materialized_files import HISTORY, ChangesFile, HistoryFile, parse_changes
 from lancefs.views.open_tables import Selection, TableSession
 
 # Names in the directory of a branch; the root is the directory of the main branch.

@@ -13,8 +13,8 @@ from lancefs.datafile.fields import Field
 from lancefs.datafile.row_ranges import RowRanges
 from lancefs.datafile.validity import VALIDITY, validity_array, validity_of
 from lancefs.lance_dataset import LanceDataset
+from lancefs.scan.decoded_columns import validity_fields
 from lancefs.table.members import as_column
-from lancefs.table.validity_columns import reduced
 
 
 def assert_validity_tells(uri: str, version: int, rng: np.random.Generator) -> int:
@@ -62,7 +62,7 @@ def _compare_fragments(dataset: LanceDataset, column: Field, rng: np.random.Gene
     """Compare all rows of each fragment, and some, deleted ones included."""
     compared = 0
     for reader in dataset.opened.readers:
-        (asked,) = reduced(reader, [column], {column.id})
+        (asked,) = validity_fields(reader, [column], {column.id})
         assert asked is column or asked is validity_of(column)
         rows = reader.physical_rows
         borders = np.unique(rng.integers(0, rows + 1, 8))

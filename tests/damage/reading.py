@@ -18,9 +18,9 @@ from lancefs.datafile.fields import Field
 from lancefs.datafile.outlines import outline_of
 from lancefs.datafile.validity import validity_array
 from lancefs.errors import CorruptFile, LanceError
+from lancefs.scan.decoded_columns import validity_fields
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.row_metadata import ROW_METADATA
-from lancefs.table.validity_columns import reduced
 from lancefs.views.view_batches import Batch, batches_of, read_together
 
 SECONDS = 10.0  # of the processor
@@ -197,7 +197,7 @@ def _check_validity(dataset: lancefs.LanceDataset) -> None:
     """Read which values are missing: of each column alone, as the others may be sound."""
     for reader in dataset.opened.readers:
         for field in dataset.manifest.fields:
-            asked = reduced(reader, [field], {field.id})
+            asked = validity_fields(reader, [field], {field.id})
             if field not in asked:
                 _outcome(partial(_read_validity, reader, asked))
 

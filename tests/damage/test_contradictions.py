@@ -27,7 +27,7 @@ from damage.forged_pages import (
 from lancefs.errors import CorruptFile
 from lancefs.proto import encodings_v2_1_pb2 as pb
 from lancefs.proto import table_pb2
-from lancefs.table.validity_columns import reduced
+from lancefs.scan.decoded_columns import validity_fields
 
 Read = Callable[[lancefs.LanceDataset], object]
 READS: dict[str, Read] = {
@@ -297,7 +297,7 @@ def test_pages_of_members_may_end_in_different_rows(tmp_path: Path) -> None:
     assert dataset.count_rows(filter="a IS NULL") == rows // 4
     field = dataset.manifest.fields[0]
     (reader,) = dataset.opened.readers
-    (array,) = reader.read(reduced(reader, [field], {field.id}), [(0, rows)])
+    (array,) = reader.read(validity_fields(reader, [field], {field.id}), [(0, rows)])
     assert array.is_null().to_pylist() == [level == 2 for level in levels]
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from lancefs.cli.exits import Failure
-from lancefs.cli.pages import columns, differences, overview, rows, values, versions
+from lancefs.cli.pages import differences, rows
+from lancefs.cli.pages.about_version import describe_page, log_page, report_page, schema_page
 from lancefs.cli.pages.listing import directory_page, tables_page
 from lancefs.cli.pages.page_request import PageRequest, link
 from lancefs.cli.pages.parts import TITLES, anchor, framed, head
@@ -15,11 +16,11 @@ from lancefs.printable import as_html
 from lancefs.serve.listings import Entry
 
 _PAGES: dict[str, Callable[[PageRequest], str]] = {
-    "log": versions.make,
-    "schema": columns.make,
+    "log": log_page,
+    "schema": schema_page,
     "rows": rows.make,
-    "describe": values.make,
-    "report": overview.make,
+    "describe": describe_page,
+    "report": report_page,
     "diff": differences.make,
 }
 

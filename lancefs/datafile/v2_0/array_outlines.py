@@ -1,4 +1,4 @@
-"""Arrays of data files 2.0 as outlines (see `datafile.outlines`).
+"""Arrays of data files 2.0 as outlines and as validity (see `datafile.outlines`, `.validity`).
 
 Validity is stored as bits beside the values, or in the end offsets of strings, so that neither the
 values of numbers nor the bytes of strings are read. Encodings that do not store lengths apart from
@@ -20,11 +20,12 @@ from lancefs.datafile.outlines import LENGTHS, without_values, zeros
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_0 import encodings
 from lancefs.datafile.v2_0.array_page import ArrayPage, Slots, can_skip, name_of
+from lancefs.datafile.validity import VALIDITY
 from lancefs.proto import encodings_v2_0_pb2 as pb
 from lancefs.storage import Reads
 
 
-def read(
+def read_outline(
     encoding: pb.ArrayEncoding,
     page: ArrayPage,
     ranges: Sequence[RowRange],
@@ -44,10 +45,11 @@ def read(
     """
     name = name_of(encoding)
     if name == "nullable":
-        read_values = partial(read, data_type=data_type)
+        read_values = partial(read_outline, data_type=data_type)
         return (yield from encodings.read_nullable(encoding.nullable, page, ranges, read_values))
     if name == "fixed_size_list" and pa.types.is_fixed_size_list(data_type):
-        lists, read_items = encoding.fixed_size_list, partial(read, data_type=data_type.value_type)
+        lists = encoding.fixed_size_list
+        read_items = partial(read_outline, data_type=data_type.value_type)
         return (yield from encodings.read_fixed_size_list(lists, page, ranges, read_items))
     if name in _LENGTHS and data_type == LENGTHS:
         return (yield from _LENGTHS[name](getattr(encoding, name), page, ranges))
@@ -99,3 +101,40 @@ _LENGTHS: dict[str, Callable[..., Reads[Slots]]] = {
     "fixed_size_binary": _read_fixed_size_binary,
     "fsst": _read_fsst,
 }
+
+
+# Encodings of which no value is null.
+_NEVER_NULL = {"flat", "bitpacked", "bitpacked_for_non_neg", "fixed_size_binary"}
+
+
+def read_validity(
+    encoding: pb.ArrayEncoding, page: ArrayPage, ranges: Sequence[RowRange]
+) -> Reads[Slots]:
+    """Read the validity of rows of an array of a page.
+
+    The null values of dictionaries are among their indices or their items: these are decoded.
+
+    Args:
+        encoding: Description of the array.
+        page: The page.
+        ranges: Rows of the array, ascending; none is empty.
+
+    Raises:
+        CorruptFile: The bytes contradict the description.
+        UnsupportedFeature: The encoding is not known, or not one of data files 2.0.
+    """
+    name = name_of(encoding)
+    if name == "nullable":
+        return (yield from encodings.read_nullable(encoding.nullable, page, ranges, read_validity))
+    if name == "fsst":
+        return (yield from read_validity(encoding.fsst.binary, page, ranges))
+    if name == "binary":
+        ends, adjustment = encoding.binary.indices, int(encoding.binary.null_adjustment)
+        extents = yield from encodings.read_extents(ends, page, ranges, adjustment)
+        return Slots(zeros(VALIDITY, count_rows(ranges)), extents.valid)
+    if name == "fixed_size_list" and not encoding.fixed_size_list.has_validity:
+        return Slots(zeros(VALIDITY, count_rows(ranges)))
+    if name in _NEVER_NULL:
+        return Slots(zeros(VALIDITY, count_rows(ranges)))
+    slots = yield from encodings.read(encoding, page, ranges)
+    return Slots(without_values(slots.values, VALIDITY), slots.valid)

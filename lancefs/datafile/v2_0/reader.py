@@ -441,13 +441,11 @@ class ArrayReader(PointReader):
 
 def _reduced_reader(field: Field) -> encodings.Read:
     """Return what reads the outline of a leaf, or its validity."""
+    from lancefs.datafile.v2_0.array_outlines import read_outline, read_validity
+
     if field.is_validity:
-        from lancefs.datafile.v2_0 import array_validity
-
-        return array_validity.read
-    from lancefs.datafile.v2_0 import array_outlines
-
-    return partial(array_outlines.read, data_type=field.storage_type)
+        return read_validity
+    return partial(read_outline, data_type=field.storage_type)
 
 
 def _decoded_overhead(page: Page) -> float:

@@ -10,9 +10,8 @@ from lancefs.datafile.fields import Field
 from lancefs.datafile.packed_structs import stored_field
 from lancefs.datafile.page_ranges import PageRanges, by_page, check_column_rows
 from lancefs.datafile.row_ranges import scaled
+from lancefs.datafile.v2_1.layouts.chunk_decoders import coded_chunks, decimal64_chunks
 from lancefs.datafile.v2_1.layouts.chunk_runs import ChunkRun, Request, request_whole
-from lancefs.datafile.v2_1.layouts.decimal64_pages import decimal64_chunks
-from lancefs.datafile.v2_1.layouts.flag_pages import coded_chunks
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import Chunks, MiniBlock
 from lancefs.datafile.v2_1.layouts.miniblock_page import MiniBlockPage
 from lancefs.datafile.v2_1.layouts.page_layouts import layout_of, open_page

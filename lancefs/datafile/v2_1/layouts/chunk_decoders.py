@@ -1,11 +1,16 @@
-"""Plain decimals of mini-block pages, copied into 64 bits (see `datafile.decimals`)."""
+"""Decoders of mini-block chunks that give values another form than the page stores.
+
+Plain decimals come in 64 bits (see `datafile.decimals`), plain strings of a byte each as indices
+into a dictionary.
+"""
 
 from __future__ import annotations
 
+from lancefs.datafile.arrays import flags_of
 from lancefs.datafile.blocks import Block, FixedWidth
 from lancefs.datafile.decimals import decimal64_values
 from lancefs.datafile.kernels import to_decimal64
-from lancefs.datafile.v2_1.encodings import flat
+from lancefs.datafile.v2_1.encodings import flat, variable
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import Chunks
 
 
@@ -29,3 +34,19 @@ def decimal64_chunks(chunks: Chunks) -> Block:
     if isinstance(values, FixedWidth) and values.bits == 128:  # not the indices of a dictionary
         return decimal64_values(values) or values
     return values
+
+
+def coded_chunks(chunks: Chunks) -> Block:
+    """Decode the wanted values of chunks, strings of a byte each as indices into a dictionary.
+
+    Raises:
+        CorruptFile: A chunk is damaged.
+    """
+    encoding, dictionary = chunks.encoding, chunks.dictionary
+    is_plain = encoding.WhichOneof("compression") == "variable" and dictionary is None
+    if is_plain and chunks.wanted is None and chunks.length:
+        letters = variable.letters_of(encoding.variable, chunks.buffers, chunks.counts)
+        flags = None if letters is None else flags_of(letters)
+        if flags is not None:
+            return flags
+    return chunks.decode()
