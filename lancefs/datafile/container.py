@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.proto import container_pb2 as pb
 from lancefs.proto import schema_pb2
-from lancefs.storage import TAIL, ByteRange, Bytes, File, Reads, run
+from lancefs.storage import ByteRange, Bytes, File, Reads, run
 
 MAGIC = b"LANC"
 # How files of other formats end: Parquet, Arrow.
@@ -98,7 +98,7 @@ class Container:
     def __init__(self, file: File) -> None:
         self.file = file
         with locating(file.url, "footer"):
-            self._tail_start, self._tail = file.read_tail(TAIL)
+            self._tail_start, self._tail = file.read_tail()
             self.footer = self._read_footer()
             # Nothing keeps memory that can be read again: the file's, or the end of a remote one.
             start = file.size if file.store.is_local else self._metadata_start()

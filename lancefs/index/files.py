@@ -21,7 +21,7 @@ from lancefs.datafile.fields import Field, fields_from_proto
 from lancefs.datafile.legacy.footer import VERSIONS as LEGACY_VERSIONS
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.proto import schema_pb2
-from lancefs.storage import TAIL, ByteRange, Bytes, File, read_all, run
+from lancefs.storage import ByteRange, Bytes, File, read_all, run
 
 # The end of a data file: two version numbers, and the magic.
 _VERSIONS = struct.Struct("<HH4s")
@@ -222,7 +222,7 @@ def holding_buffers(readers: Sequence[IndexReader], numbers: Sequence[int]) -> I
 
 def _is_legacy(file: File) -> bool:
     """Tell whether a file has format 0.1, which releases up to 0.21 wrote for some indices."""
-    _, tail = file.read_tail(TAIL)  # as `Container` reads it
+    _, tail = file.read_tail()  # as `Container` reads it
     if len(tail) < _VERSIONS.size:
         return False
     ending = _VERSIONS.unpack(tail[-_VERSIONS.size :].tobytes())

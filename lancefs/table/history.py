@@ -15,12 +15,11 @@ import pyarrow as pa
 
 from lancefs.datafile.constants import array_of, lists_of, times_of
 from lancefs.datafile.fields import Field
-from lancefs.storage import Store
 from lancefs.table.commits import CommitFile, commits_between, read_commits
 from lancefs.table.correspondence import correspond
 from lancefs.table.fragments import Fragment
 from lancefs.table.open_version import OpenVersion
-from lancefs.table.refs import Tag, list_tags
+from lancefs.table.refs import Resolved, Tag, list_tags
 from lancefs.table.versions import VersionFile, list_versions
 from lancefs.threads import Threads, submit
 
@@ -100,15 +99,11 @@ class Commit:
     note: str | None = None
 
 
-def read_history(
-    store: Store, root: Store, branch: str | None = None, newest: int | None = None
-) -> Iterator[Commit]:
+def read_history(where: Resolved, newest: int | None) -> Iterator[Commit]:
     """Read the commits of a branch lazily, oldest first.
 
     Args:
-        store: The directory of the table, or of the branch.
-        root: The directory of the table.
-        branch: The branch; None for the main branch.
+        where: Any version of the branch.
         newest: Number of newest versions to read; None for all.
 
     Raises:
@@ -116,25 +111,25 @@ def read_history(
         CorruptFile: A manifest or a tag is damaged.
         ReadFailed: The store refused or failed.
     """
-    versions, found = _list(store, root)
+    versions, found = _list(where)
     first = 0 if newest is None else max(0, len(versions) - newest)
-    tags = _tags(found, branch)
+    tags = _tags(found, where.branch)
     summarizer = _Summarizer()
     # The changes of the first version show against the version before it.
-    for record in read_commits(store, versions[max(0, first - 1) :]):
+    for record in read_commits(where.store, versions[max(0, first - 1) :]):
         commit = summarizer.summarize(record)
         if first < len(versions) and commit.version >= versions[first].version:
             commit = _without_forged_numbers(commit)
-            yield replace(commit, branch=branch, tags=tuple(tags.get(commit.version, ())))
+            yield replace(commit, branch=where.branch, tags=tuple(tags.get(commit.version, ())))
 
 
-def _list(store: Store, root: Store) -> tuple[Sequence[VersionFile], Mapping[str, Tag]]:
+def _list(where: Resolved) -> tuple[Sequence[VersionFile], Mapping[str, Tag]]:
     """List the versions and the tags, of a remote table at the same time."""
-    if store.is_local:
-        return list_versions(store), list_tags(root)
+    if where.store.is_local:
+        return list_versions(where.store), list_tags(where.root)
     with Threads(1, "lancefs-history") as pool:
-        tags = submit(pool, list_tags, root)
-        return list_versions(store), tags()
+        tags = submit(pool, list_tags, where.root)
+        return list_versions(where.store), tags()
 
 
 def history_table(commits: Iterator[Commit] | Sequence[Commit]) -> pa.Table:

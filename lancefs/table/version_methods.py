@@ -135,7 +135,7 @@ class VersionMethods:
         if newest is not None:
             check_number("newest", newest)
         where = self._version.resolved
-        return history_table(read_history(where.store, where.root, where.branch, newest))
+        return history_table(read_history(where, newest))
 
     def transaction(self) -> Transaction | None:
         """Read the transaction that committed this version; None if the version records none.

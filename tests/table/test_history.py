@@ -25,6 +25,7 @@ from lancefs.cli.main import main
 from lancefs.proto import table_pb2, transaction_pb2
 from lancefs.storage import Store
 from lancefs.table.history import HISTORY, read_history
+from lancefs.table.refs import resolve
 
 CASES = corpus_cases()
 
@@ -219,9 +220,9 @@ def test_manifests_of_a_remote_table_are_read_together() -> None:
     case = corpus_case("feat_many_versions-f2.1-w14.0.2")
     fs = Counting(skip_instance_cache=True)
     fs.put(case.table(), "/t.lance", recursive=True)
+    where = resolve(Store(fs, "/t.lance"))
     fs.asked.clear()
-    store = Store(fs, "/t.lance")
-    history = read_history(store, store)
+    history = read_history(where, None)
     first = next(history)
     assert first.version == 1
     assert first.summary is not None

@@ -96,7 +96,7 @@ def _commits(target: Target, newest: int | None) -> list[Commit]:
     limit = None if newest is None else newest + newer
     commits = []
     with progress("reading", min(limit or len(files), len(files)), "versions") as shown:
-        for commit in read_history(where.store, where.root, where.branch, limit):
+        for commit in read_history(where, limit):
             commits.append(commit)
             shown.advance(1)
     return commits[: len(commits) - newer]

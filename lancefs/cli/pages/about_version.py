@@ -35,7 +35,7 @@ def log_page(asked: PageRequest) -> str:
     where = asked.target.resolved
     newest = min(asked.number("newest", _SHOWN), _MOST)
     total = len(list_versions(where.store))
-    commits = list(read_history(where.store, where.root, where.branch, newest))[::-1]
+    commits = list(read_history(where, newest))[::-1]
     rows = [_version_row(commit, where.branch) for commit in commits]
     titles = ("version", "committed (UTC)", "rows", "added", "deleted", "", "operation")
     said = f"<p>{plural(total, 'version')}"

@@ -93,7 +93,7 @@ def gather(target: Target, profile: TableProfile | None = None) -> Facts:
     where, manifest = target.resolved, target.manifest
     versions = [file.version for file in list_versions(where.store)]
     newer = sum(version > manifest.version for version in versions)
-    history = read_history(where.store, where.root, where.branch, MAX_VERSIONS + newer)
+    history = read_history(where, MAX_VERSIONS + newer)
     commits = [commit for commit in history if commit.version <= manifest.version]
     indices = read_indices(where.manifest, manifest, target.files)
     return Facts(

@@ -25,7 +25,7 @@ from lancefs.datafile.fields import DictionaryLocation, LegacyEncoding
 from lancefs.datafile.legacy.page_slots import FieldPages
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.proto import schema_pb2, table_pb2
-from lancefs.storage import TAIL, ByteRange, Bytes, File, Reads
+from lancefs.storage import ByteRange, Bytes, File, Reads
 
 VERSIONS = ((0, 1), (0, 2))  # in the footers of 0.1 files; both mean the same
 _FOOTER = struct.Struct("<QHH4s")
@@ -85,7 +85,7 @@ class Tail:
 
     def __init__(self, file: File) -> None:
         self.file = file
-        self.start, self.data = file.read_tail(TAIL)
+        self.start, self.data = file.read_tail()
 
     @property
     def size(self) -> int:

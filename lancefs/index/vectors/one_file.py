@@ -21,7 +21,7 @@ from lancefs.index.vectors.partitions import Partition
 from lancefs.index.vectors.stored import ProductCodes
 from lancefs.index.vectors.tensors import matrix_of
 from lancefs.proto import vectors_pb2
-from lancefs.storage import TAIL, File
+from lancefs.storage import File
 from lancefs.table.messages import parse_message
 
 # The place of a message, with its length before it; two version numbers; the magic.
@@ -95,7 +95,7 @@ def is_one_file(file: File) -> bool:
     Raises:
         MissingFile: The file is gone.
     """
-    _, tail = file.read_tail(TAIL)
+    _, tail = file.read_tail()
     return tail[-_FOOTER.size + 8 :].tobytes() == _FOOTER.pack(0, *_VERSION, MAGIC)[8:]
 
 
@@ -114,7 +114,7 @@ def metric_of(file: File) -> Metric:
 
 def _read_index(file: File) -> tuple[int, vectors_pb2.VectorIndex]:
     """Return where the vectors end, and the message at the end of the file."""
-    start, tail = file.read_tail(TAIL)
+    start, tail = file.read_tail()
     size = start + len(tail)
     with locating(file.url, "footer"):
         if len(tail) < _FOOTER.size:
