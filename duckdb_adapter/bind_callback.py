@@ -1,4 +1,4 @@
-"""What DuckDB 2.0 is told to call while it binds a statement, and what it tells of the statement.
+"""The callback that DuckDB 2.0 calls while it binds a statement, and the arguments it passes.
 
 DuckDB does not tell an extension in which transaction it looks for a name. So the extension answers
 with a macro, whose query a function of its own makes, `FROM query(…)`: DuckDB evaluates the

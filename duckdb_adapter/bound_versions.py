@@ -1,4 +1,4 @@
-"""Which versions the relations of Python read, `con.sql("SELECT …")`: those of when they were made.
+"""The versions that Python relations read (`con.sql("SELECT …")`): the newest at their creation.
 
 DuckDB captures what a name stood for when it makes a relation, all rows of the version, and looks
 for the name anew when the relation is run, for then there is a text. What the text uses of the

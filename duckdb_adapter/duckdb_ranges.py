@@ -1,4 +1,4 @@
-"""Values that Arrow holds and DuckDB does not: durations, moments, dates, times out of its range.
+"""Durations, timestamps, dates and times that Arrow can hold and DuckDB cannot.
 
 DuckDB counts microseconds in 64 bits and days in 32. Beyond that it fails with an error that names
 no column, takes a date for another one, or, over a time of day beyond 24 hours, shuts the database.

@@ -1,4 +1,4 @@
-"""Arrow types that DuckDB does not read, and what it reads in their place.
+"""Arrow types that DuckDB does not read, and the types that replace them.
 
 halffloat               FLOAT, exact
 decimal of 39+ digits   VARCHAR, all digits

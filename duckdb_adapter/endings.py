@@ -1,4 +1,4 @@
-"""How a process or a connection ends while a query is half-way.
+"""The end of a process or a connection while a query is running.
 
 The threads of the query go on to ask for rows. If one of them calls Python while the interpreter
 shuts down, Python ends the thread, and C++ aborts the process: so all streams end with an error

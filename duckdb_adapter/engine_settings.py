@@ -1,4 +1,4 @@
-"""The settings of DuckDB that decide what a name may stand for."""
+"""DuckDB settings that affect which replacement of a table is valid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong between lancefs and DuckDB."""
+"""Errors of the DuckDB adapter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`install`, and which databases know Lance tables by themselves.
+"""`install`, and the DuckDB databases that it has extended.
 
 DuckDB 2.0 asks the extension of `registration` for names. All databases that are opened after
 `install` have it, and those that `connect` and `lancefs.sql` open.

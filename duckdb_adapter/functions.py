@@ -1,4 +1,4 @@
-"""Our SQL functions: table macros whose body is a name that says all that they were called with.
+"""Our SQL functions: table macros whose body is a table name that encodes their arguments.
 
 `lance_versions('t.lance')` expands to `query_table('lance_versions {"path": "t.lance"}')`. No table
 has such a name, so DuckDB asks for it as it asks for a path, and the answer is Arrow data. In the

@@ -1,4 +1,4 @@
-"""How DuckDB compares names."""
+"""Comparison of SQL identifiers as DuckDB does it."""
 
 from __future__ import annotations
 

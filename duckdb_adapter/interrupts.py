@@ -1,4 +1,4 @@
-"""Ctrl-C while DuckDB runs code of ours, and makes an error of its own of KeyboardInterrupt.
+"""Ctrl-C while DuckDB runs our code and turns KeyboardInterrupt into an error of its own.
 
 Python raises it in whatever runs in the main thread. Where that was called by DuckDB, the exception
 may end as a text in an error of DuckDB; then the main thread gets it a second time.

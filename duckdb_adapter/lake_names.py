@@ -1,4 +1,4 @@
-"""The names that the views of an attached folder read: they tell which view it is.
+"""The table names in the views of an attached folder, which identify the folder and the view.
 
 So a statement `SELECT … FROM lake.orders` is known to read all of the table, where the view of the
 user's own that has the same name may leave rows out.

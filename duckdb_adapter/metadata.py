@@ -1,4 +1,4 @@
-"""What is known of a table, as Arrow tables."""
+"""The metadata of a table as Arrow tables, for SQL functions."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def refs(table: NamedTable) -> pa.Table:
             "kind": "tag",
             "version": _bigint(tag.version, f"the version of tag {tag.name!r}"),
             "branch": tag.branch,
-            "created_at": _parsed(tag.created_at),
-            "updated_at": _parsed(tag.updated_at),
+            "created_at": _parse_time(tag.created_at),
+            "updated_at": _parse_time(tag.updated_at),
         }
         for tag in list_tags(root).values()
     ]
@@ -162,7 +162,7 @@ def _bigint(number: int | None, what: str) -> int | None:
     return number
 
 
-def _parsed(time: str | None) -> datetime | None:
+def _parse_time(time: str | None) -> datetime | None:
     """Read a time as tags have it; None where it is not one, since nothing depends on it."""
     try:
         parsed = None if time is None else datetime.fromisoformat(time)

@@ -1,4 +1,4 @@
-"""Opening what a name in SQL means."""
+"""Opening the table or tables that a name in SQL refers to."""
 
 from __future__ import annotations
 

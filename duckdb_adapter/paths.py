@@ -1,4 +1,4 @@
-"""Which names in SQL mean Lance tables, and which version of them.
+"""Parsing names in SQL that refer to Lance tables and their versions.
 
 dir/t.lance, dir/t.lance/           a directory, the newest version
 s3://bucket/t.lance@v7              any fsspec URL; after `@` a ref (`lancefs.table.refs`)

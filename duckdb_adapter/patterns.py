@@ -1,4 +1,4 @@
-"""Patterns in place of names: `lake/*.lance`, as fsspec's `glob` reads them.
+"""Glob patterns as table names: `lake/*.lance`, as fsspec's `glob` reads them.
 
 A name that is a table itself is no pattern, whatever signs it has.
 """

@@ -1,7 +1,7 @@
-"""Which versions a transaction reads: within it, the name of a table means one version.
+"""Snapshot isolation: within a transaction, a table name refers to one version.
 
-A statement outside of a transaction is one of its own. In which transaction DuckDB binds a name,
-`bind_callback` tells.
+A statement outside of a transaction is a transaction of its own. `bind_callback` reports in which
+transaction DuckDB binds a name.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ class _Pin(NamedTuple):
 
 
 class PinnedVersions:
-    """The versions that one transaction has met; threads may open several at a time."""
+    """The versions that one transaction has read; threads may open several at a time."""
 
     def __init__(self) -> None:
         # Pins are added, by one call of the dictionary each, and none is replaced: no lock is held.
         self._pins: dict[Hashable, _Pin] = {}
 
     def open(self, name: Hashable, ref: Ref, open_ref: Callable[[Ref], OpenVersion]) -> OpenVersion:
-        """Open the version that a ref of a table means in this transaction.
+        """Open the version that a ref of a table refers to in this transaction.
 
         Args:
             name: The table.
-            ref: The version, as it was asked for.
+            ref: The version, as the statement names it.
             open_ref: Opens a version of the table.
 
         Raises:
-            ReadFailed: Another table was made in the place of the one that the transaction has met.
+            ReadFailed: The table was replaced by another one since the transaction first read it.
         """
         pin = self._pins.get((name, ref))
         version = None if pin is None else pin.version()
@@ -82,10 +82,10 @@ class PinnedVersions:
         return version
 
     def adopt(self, other: PinnedVersions) -> bool:
-        """Take over what another transaction has met and this one has not.
+        """Add the versions that another transaction has read of tables that this one has not.
 
         Returns:
-            Whether both have met the same versions of the tables of the other one.
+            Whether both read the same versions of all tables of the other one.
         """
         met = [self._pins.setdefault(name, pin).means(pin) for name, pin in other._pins.items()]
         return all(met)

@@ -1,4 +1,4 @@
-"""Which filters DuckDB 2.0 gives the scans of a query that it plans, and how each scan is answered.
+"""The filters that DuckDB 2.0 pushes into the scans that it plans, and the answer to each.
 
 DuckDB shows nothing of a scan of Arrow data but its filters. It asks for each filter while it
 plans, also for EXPLAIN, so that it is known then which indices the scan would use.

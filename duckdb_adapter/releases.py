@@ -1,4 +1,4 @@
-"""Which release of DuckDB this is."""
+"""The DuckDB release in use."""
 
 from __future__ import annotations
 

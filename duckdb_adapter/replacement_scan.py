@@ -1,4 +1,4 @@
-"""What a name stands for that DuckDB 2.0 does not know, in two steps.
+"""The replacement scan of DuckDB 2.0: resolving an unknown table name, in two steps.
 
 DuckDB's replacement scan asks for the name: where `ReplacementScan.resolve` claims it, a macro of
 ours stands for it (`bind_callback`), which tells the transaction and the statement.

@@ -1,4 +1,4 @@
-"""Names that DuckDB does not know and we do, and what it reads in their place."""
+"""Table names that lancefs resolves, and the query that replaces each."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ _thread = _ThreadNumber()
 
 @dataclass(frozen=True, slots=True)
 class ResolvedName:
-    """A name in a statement that stands for rows of lancefs.
+    """A table name in a statement that lancefs resolves.
 
     Attributes:
-        name: As it stands in SQL.
-        rows: The rows that it stands for.
-        alias: What the table is called in a query that gives it no name, as for other files.
-        statement: The whole statement that uses it; empty where that is not known.
-        reader: What tells the variable of its rows from others of the same name.
-        lake: The folder that it is attached in, where a view of a folder reads it.
-        columns: The columns that the name has to have, if a view reads it.
-        uses: What the statement uses of the rows; None where they are not all of a table's, or the
+        name: The name as it stands in SQL.
+        rows: The rows that replace it.
+        alias: The default alias of the table in a query, as DuckDB derives it from file names.
+        statement: The whole statement that uses it; empty if it is not known.
+        reader: A part of the variable name that makes it unique among those of the same table.
+        lake: The attached folder, if a view of the folder reads the table.
+        columns: The columns that the view expects, if a view reads the table.
+        uses: The analyses of the statement; None if the rows are not those of a whole table, or the
             statement is not known.
     """
 
@@ -70,11 +70,11 @@ class ResolvedName:
     uses: TableUses | None = None
 
     def restricted_to(self, text: str, context: BindContext | None) -> ResolvedName:
-        """Return the name with the rows as far as a statement uses them.
+        """Return the name with only the rows that a statement uses, as far as they are known.
 
         Args:
             text: The whole statement.
-            context: What DuckDB tells of the statement; None where it tells nothing.
+            context: What DuckDB reports about the statement; None before DuckDB 2.0.
         """
         rows = self.rows
         columns = None
@@ -86,7 +86,7 @@ class ResolvedName:
         return replace(self, rows=rows, statement=text, columns=columns, uses=uses)
 
     def uses_in(self, text: str) -> TableUses | None:
-        """Return what a statement uses of the name, where that stands for all of a table.
+        """Return the analyses of a statement, if the name stands for a whole table.
 
         Args:
             text: The whole statement.
@@ -98,10 +98,10 @@ class ResolvedName:
         return table_uses(text, StatementTable(self.name, self.alias, self.lake), schema, call)
 
     def select(self, changes: Mapping[str, str] | None = None) -> str:
-        """Return the query that the name stands for, over the variables of `sources`.
+        """Return the query that replaces the name, over the variables of `sources`.
 
         Args:
-            changes: What follows the star of those that are not read as they are, by their names.
+            changes: SQL after the `*` of variables whose columns are not read as they are, by name.
         """
 
         def table_of(kind: str) -> str:
@@ -134,16 +134,16 @@ class ResolvedName:
 
     @property
     def _missing_columns(self) -> pa.Table | None:
-        """No rows of all columns, of which the query has some only; None where it has all."""
+        """An empty table with all columns, if the query has some of them only; else None."""
         if self.columns is None or self.rows.has_all_columns:
             return None
         return self.columns.empty_table()
 
     def _variable(self, kind: str) -> str:
-        """Return the name of the variable that DuckDB will find rows in.
+        """Return the name of the variable in which DuckDB finds the rows.
 
-        The same whenever the name is bound while a statement is prepared and run, since DuckDB
-        remembers what it found, so that it reads one version.
+        It is the same each time that DuckDB binds the table name, while it prepares and runs a
+        statement: DuckDB remembers the variable, and thus reads one version.
         """
         return f"{self.name} ({self.reader if kind == READER else kind} {_thread.number})"
 
@@ -156,24 +156,24 @@ class ResolvedName:
         return partial(LanceSource, scanned, is_alone=self._is_alone, is_filtered=self._is_filtered)
 
     def _is_alone(self) -> bool:
-        """Whether the statement reads no other table, and more than what its conditions need."""
+        """Whether the statement reads this table only, and columns outside of WHERE."""
         return self.uses is not None and self.uses.query.reads_alone()
 
     def _is_filtered(self) -> bool:
-        """Whether the statement joins a part of the rows, as far as comparisons in it tell."""
+        """Whether the statement joins rows that a comparison with a constant filters."""
         return self.uses is not None and self.uses.tests_constants
 
 
 def resolve_name(name: str, storage: Storage) -> ResolvedName | None:
-    """Return what a name stands for; None where it is not ours.
+    """Resolve a table name; None if it names no Lance table and no function of ours.
 
     Args:
-        name: As it stands in SQL.
-        storage: Gives the storage options, for names that carry none.
+        name: The name as it stands in SQL.
+        storage: Provides the storage options, for names that carry none.
 
     Raises:
-        LanceError: It is ours, but what it stands for cannot be read.
-        ValueError: It is ours, but it contradicts itself.
+        LanceError: The table cannot be read.
+        ValueError: The arguments in the name contradict each other.
     """
     lake = parse_lake_name(name)
     if lake is not None:

@@ -1,7 +1,7 @@
-"""Which fewer rows stand for a table in a statement: the rewrites, in the order of their use.
+"""The rewrites: fewer rows that may replace a table in a statement, tried in order.
 
-Each rewrite knows a use of a table (`queries`) for which less than all of its rows will do
-(`sources`). The first one that applies is used: those before leave out more than those after.
+Each rewrite combines an analysis of the statement (`queries`) with rows that are enough for it
+(`sources`). The first one that applies is used; earlier ones leave out more rows than later ones.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _MANY_COLUMNS = 24
 
 
 class BoundTable(NamedTuple):
-    """A table where DuckDB binds its name in a statement.
+    """A table at the time when DuckDB binds its name in a statement.
 
     Attributes:
         rows: The rows of the table.
-        uses: What the text of the statement tells of the use of them.
-        context: What DuckDB tells of the statement.
-        is_view: Whether a view reads the table, which has all columns as they are.
+        uses: The analyses of the statement.
+        context: What DuckDB reports about the statement.
+        is_view: Whether a view reads the table, which needs all columns with their own types.
     """
 
     rows: Rows
@@ -56,9 +56,9 @@ class BoundTable(NamedTuple):
 
     @property
     def is_first(self) -> bool:
-        """Whether the name is bound for the first time: for what the statement selects from.
+        """Whether the name is bound for the first time, which is that in the FROM clause.
 
-        Macros in the statement, which may use more of the table, are bound after that.
+        Macros in the statement, which may use more of the table, are bound later.
         """
         return self.context.use.bind_count == 1
 
@@ -69,18 +69,18 @@ class BoundTable(NamedTuple):
 
     @property
     def columns(self) -> UsedColumns:
-        """What the statement uses of the columns; nothing is said where it may be all of them."""
+        """The parts of columns that the statement uses; empty if it may use all of them."""
         used = self.uses.columns if self.is_first else UsedColumns()
         return UsedColumns() if self.is_view and not used.uses_nothing else used
 
     @property
     def is_of_statement(self) -> bool:
-        """Whether the name is bound for what the statement selects from, once more for a PIVOT."""
+        """Whether the name is bound for the FROM clause, which DuckDB binds twice for a PIVOT."""
         return self.context.use.bind_count <= self.uses.bind_count
 
     @property
     def are_values_enough(self) -> bool:
-        """Whether values may stand for rows, and it is worth while to find them out."""
+        """Whether distinct values may replace the rows, and finding them is worthwhile."""
         return self.is_of_statement and are_values_cached(self.rows)
 
     @property
@@ -89,7 +89,7 @@ class BoundTable(NamedTuple):
         return self.is_first and self.rows.has_lists and self.uses.takes_encoded_lists
 
     def with_used_columns(self, rows: Rows) -> Rows:
-        """Return rows of many columns with those alone that the statement names."""
+        """Return the rows with only the columns that the statement names, if there are many."""
         if self.is_view or not self.is_first or len(rows.schema) < _MANY_COLUMNS:
             return rows
         query = self.uses.query
@@ -106,16 +106,16 @@ Rewrite: TypeAlias = Callable[[BoundTable], Replacement | None]
 def restrict(
     rows: Rows, uses: TableUses, context: BindContext | None, is_view: bool
 ) -> Replacement:
-    """Return what stands for a table in a statement, as far as it uses its rows.
+    """Return what DuckDB reads in place of a table: the rows that the statement uses, or more.
 
     Args:
         rows: The rows of the table.
-        uses: What the text of the statement tells of the use of them.
-        context: What DuckDB tells of the statement; None before DuckDB 2.0, which tells nothing.
+        uses: The analyses of the statement.
+        context: What DuckDB reports about the statement; None before DuckDB 2.0.
         is_view: Whether a view reads the table.
     """
     if context is None:
-        # What the text proves alone.
+        # Only what the text alone proves.
         top_n = uses.top_n
         return rows if top_n is None or top_n.calls else TopNRows(rows.dataset, top_n)
     table = BoundTable(rows, uses, context, is_view)
@@ -150,10 +150,10 @@ def _with_kept_texts(table: BoundTable) -> BoundTable:
 
 
 def _applied(rewrite: Rewrite, table: BoundTable) -> Replacement | None:
-    """Return what a rewrite has in place of a table; None where it does not apply.
+    """Return the replacement that a rewrite makes; None if it does not apply.
 
-    Some rewrites read columns first, from which the statement may read other rows, or none. So what
-    is wrong with a column is said by the scan of it.
+    Some rewrites read columns of which the statement itself may read other rows, or none. So an
+    error of such a read is not raised: the scan raises it if it meets the damage.
     """
     try:
         return rewrite(table)
@@ -194,7 +194,7 @@ def _value_counts(table: BoundTable) -> Replacement | None:
 
 def _limit(table: BoundTable) -> Replacement | None:
     found = table.uses.limited_range
-    # Where DuckDB takes rows in another order, it may take others than those behind an offset.
+    # If DuckDB does not preserve the order, an OFFSET may skip any rows.
     if found is None or (found.skipped and not table.context.settings.keeps_order()):
         return None
     dataset = table.rows.dataset
@@ -222,11 +222,11 @@ def _extreme_conditions(table: BoundTable) -> list[pc.Expression]:
 
 
 def _scanned(table: BoundTable) -> Replacement:
-    """Return what is scanned where no rewrite applies: all rows that pass WHERE.
+    """Return what is scanned if no other rewrite applies: all rows that pass WHERE.
 
-    Where DuckDB does not push conditions down, rows that do not pass them are left out, if many
-    are. Of structs, the members are read that are used. Strings come as codes if DuckDB groups by
-    them, and keys with their range if it joins by them.
+    Conditions that DuckDB does not push down are applied if they leave out many rows. Of structs,
+    only the members that are used are read. Strings are replaced by codes if DuckDB groups by them,
+    and join keys get an expression that tells their range.
     """
     dataset, used, rows = table.rows.dataset, table.columns, table.rows
     conditions, extremes = table.uses.unpushed_conditions, _extreme_conditions(table)

@@ -1,4 +1,4 @@
-"""The variables among which DuckDB looks for a name, while a wrapped connection runs a query."""
+"""The Python variables in which DuckDB looks up a name while a wrapped connection runs a query."""
 
 from __future__ import annotations
 

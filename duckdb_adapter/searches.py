@@ -1,4 +1,4 @@
-"""Searches as SQL functions: the rows that answer a query best, as tables for DuckDB."""
+"""SQL functions that search a table by vector or text."""
 
 from __future__ import annotations
 

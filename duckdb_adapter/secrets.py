@@ -1,4 +1,4 @@
-"""Storage options for S3 from DuckDB's own secrets, as far as they can be read.
+"""Storage options for S3 from DuckDB's own secrets, if they can be read.
 
 DuckDB shows where a secret leads (region, endpoint, …) to everyone, and what is secret of it only
 where the database was opened with `allow_unredacted_secrets`. A connection is needed to ask, so

@@ -1,4 +1,4 @@
-"""What statements do, as far as a wrapped connection must know it beside DuckDB."""
+"""The kinds of statements that a wrapped connection has to know about."""
 
 from __future__ import annotations
 

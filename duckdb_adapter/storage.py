@@ -1,4 +1,4 @@
-"""With which storage options names in SQL are reached: those of `install`, or of a connection.
+"""The storage options for table names in SQL: those of `install`, or of a connection.
 
 DuckDB does not tell an extension which connection asks for a name. A connection that has options
 of its own says so for the thread in which it runs a query. The names of a relation are looked for

@@ -1,4 +1,4 @@
-"""Errors of a stream as DuckDB shows them: the message alone.
+"""Errors of an Arrow stream, shown by DuckDB without our traceback.
 
 pyarrow adds a Python traceback to the message of an error that was raised by Python code. A C
 stream (the Arrow C stream interface) says its last error in a function of its own, which is
@@ -50,10 +50,10 @@ def _last_error_of(original: int) -> Any:
 
     @_GetLastError  # type: ignore[untyped-decorator]  # ctypes
     def get_last_error(stream: int) -> int | None:
-        told = call(stream)
-        if not told:
+        found = call(stream)
+        if not found:
             return None
-        message = ctypes.string_at(told).decode(errors="replace")
+        message = ctypes.string_at(found).decode(errors="replace")
         message = message.partition(_TRACEBACK)[0].removeprefix(_KIND)
         text = ctypes.create_string_buffer(message.encode())
         _kept.append(text)

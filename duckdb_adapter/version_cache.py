@@ -53,7 +53,7 @@ def open_cached(store: Store, ref: Ref, rules: BaseRules | None) -> OpenVersion:
         file = store.file(kept.version.resolved.file.path)
         if kept.manifest == (file.place, file.identity()):
             return kept.version
-    return again_if_cleaned_up(lambda: _opened(resolve(store, ref), ref, rules))
+    return again_if_cleaned_up(lambda: _open_cached(resolve(store, ref), ref, rules))
 
 
 def forget() -> None:
@@ -69,7 +69,7 @@ def _key(store: Store, ref: Ref, rules: BaseRules | None) -> Hashable:
     return (store.root, *reached, place)
 
 
-def _opened(resolved: Resolved, ref: Ref, rules: BaseRules | None) -> OpenVersion:
+def _open_cached(resolved: Resolved, ref: Ref, rules: BaseRules | None) -> OpenVersion:
     store, file = resolved.root, resolved.manifest
     identity = file.identity()  # before it is read: if it is replaced now, it differs next time
     if identity is None:

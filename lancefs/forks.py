@@ -1,4 +1,4 @@
-"""What a forked child process makes anew: locks that threads of the parent may have held.
+"""Locks and cached values that stay usable in a forked child process.
 
 A fork copies the memory of a process and one of its threads. A lock that another thread held at
 that moment stays locked in the child for ever. Locks of lancefs are therefore `Lock`s, values that

@@ -1,4 +1,4 @@
-"""Work shared among threads: results in order, prefetched, also while the interpreter ends."""
+"""Ordered prefetch on a thread pool, which also works while the interpreter shuts down."""
 
 from __future__ import annotations
 

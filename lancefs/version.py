@@ -1,4 +1,4 @@
-"""The release of lancefs: a room of its own, so that every other one may name it."""
+"""The release number of lancefs, in a module that every other one may import."""
 
 from __future__ import annotations
 

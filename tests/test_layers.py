@@ -1,6 +1,6 @@
-"""The rooms of the house depend on each other in one direction only.
+"""Packages depend on each other in one direction only.
 
-The reasons are in docs/architecture.md. A new room gets its place in `MAY_IMPORT` here and there.
+The reasons are in docs/architecture.md. A new package gets a place there and in `MAY_IMPORT`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _READING = _FORMAT | {
     *("arrow_dataset", "index", "lance_dataset", "profile", "scan", "search"),
 }
 
-# Room -> the other rooms that it may know. "lancefs" is the front door, `lancefs/__init__.py`.
+# Package -> the other packages that it may know. "lancefs" is `lancefs/__init__.py`.
 MAY_IMPORT: dict[str, set[str]] = {
     "arguments": set(),
     "masking": set(),
@@ -75,17 +75,17 @@ SOURCES = sorted(
 )
 
 
-# Rooms, and packages in them, of which the map of the house names each file.
+# Packages of which the map in docs/architecture.md names each file.
 MAPPED = ("storage", "datafile", "datafile/v2_1", "table", "index", "index/vectors", "index/text")
 MAPPED += ("scan", "search", "profile")
 
 
-def test_the_map_of_the_house_names_each_file_and_no_other() -> None:
+def test_the_map_of_packages_names_each_file_and_no_other() -> None:
     text = (REPOSITORY / "docs" / "architecture.md").read_text("utf-8")
     drawn = set(re.findall(r"\w+\.py", text.split("```")[1]))
     assert drawn <= {path.name for path in SOURCES}
-    rooms = [REPOSITORY / "lancefs" / room for room in MAPPED]
-    files = {path.name for room in rooms for path in room.glob("*.py")}
+    packages = [REPOSITORY / "lancefs" / package for package in MAPPED]
+    files = {path.name for package in packages for path in package.glob("*.py")}
     assert files <= drawn | {"__init__.py"}
 
 
@@ -101,8 +101,8 @@ def imported_modules(source: str, path: Path) -> Iterator[str]:
             yield from (".".join([*parents, alias.name]) for alias in node.names)
 
 
-def room_of(module: str) -> str | None:
-    """Return the room that a dotted name is in, or None where it is not ours."""
+def package_of(module: str) -> str | None:
+    """Return the package that a dotted name is in, or None where it is not ours."""
     top, _, rest = module.partition(".")
     if top == "duckdb_adapter":
         return top
@@ -110,34 +110,34 @@ def room_of(module: str) -> str | None:
         return None
     name = rest.partition(".")[0]
     places = (REPOSITORY / "lancefs" / name, REPOSITORY / "lancefs" / f"{name}.py")
-    is_room = name in MAY_IMPORT or (name != "" and any(place.exists() for place in places))
-    return name if is_room else "lancefs"
+    is_package = name in MAY_IMPORT or (name != "" and any(place.exists() for place in places))
+    return name if is_package else "lancefs"
 
 
-def room_of_file(path: Path) -> str:
-    """Return the room that a file of ours is in."""
-    room = room_of(".".join(path.with_suffix("").parts))
-    assert room is not None
-    return "lancefs" if room == "__init__" else room
+def package_of_file(path: Path) -> str:
+    """Return the package that a file of ours is in."""
+    package = package_of(".".join(path.with_suffix("").parts))
+    assert package is not None
+    return "lancefs" if package == "__init__" else package
 
 
-def imported_rooms(source: str, path: Path) -> set[str]:
-    """Return the other rooms that a file knows."""
-    rooms = {room_of(module) for module in imported_modules(source, path)}
-    return {room for room in rooms if room is not None} - {room_of_file(path)}
+def imported_packages(source: str, path: Path) -> set[str]:
+    """Return the other packages that a file knows."""
+    packages = {package_of(module) for module in imported_modules(source, path)}
+    return {package for package in packages if package is not None} - {package_of_file(path)}
 
 
-def test_a_file_imports_only_rooms_further_inside() -> None:
-    rooms = {room_of_file(path) for path in SOURCES}
-    assert rooms <= set(MAY_IMPORT), "a new room: give it a place in MAY_IMPORT"
+def test_a_file_imports_only_packages_further_inside() -> None:
+    packages = {package_of_file(path) for path in SOURCES}
+    assert packages <= set(MAY_IMPORT), "a new package: give it a place in MAY_IMPORT"
     for path in SOURCES:
-        outside = imported_rooms(source_of(path), path) - MAY_IMPORT[room_of_file(path)]
+        outside = imported_packages(source_of(path), path) - MAY_IMPORT[package_of_file(path)]
         assert not outside, f"{path} may not know {sorted(outside)}, see docs/architecture.md"
 
 
 def test_the_format_layers_know_no_engine() -> None:
     for path in SOURCES:
-        if room_of_file(path) in _FORMAT:
+        if package_of_file(path) in _FORMAT:
             tops = {module.partition(".")[0] for module in imported_modules(source_of(path), path)}
             assert not ENGINES & tops, path
 
@@ -153,7 +153,7 @@ def test_importing_lancefs_imports_no_engine_and_no_bitmaps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "source", "rooms"),
+    ("path", "source", "packages"),
     [
         (
             "lancefs/table/refs.py",
@@ -185,5 +185,5 @@ def test_importing_lancefs_imports_no_engine_and_no_bitmaps() -> None:
         ("duckdb_adapter/scan.py", "import lancefs", {"lancefs"}),
     ],
 )
-def test_every_way_to_import_is_seen(path: str, source: str, rooms: set[str]) -> None:
-    assert imported_rooms(source, Path(path)) == rooms
+def test_every_way_to_import_is_seen(path: str, source: str, packages: set[str]) -> None:
+    assert imported_packages(source, Path(path)) == packages

@@ -1,4 +1,4 @@
-"""Whether a statement needs all rows of its tables before it returns one, as its text tells."""
+"""Whether a statement needs all rows of its tables before it returns one: a guess from its text."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Which columns the SELECT of a query uses, and how.
 
-A proof needs that the text names all that it uses. A macro can have a query of its own, but cannot
-name columns of the query that calls it. What is not understood counts as a use of everything.
+The proof: the text names all columns that the query uses. A macro can contain a query of its own,
+but cannot name columns of the query that calls it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Of which columns a query uses the least and the greatest value: `SELECT min(ts), max(ts)`.
+"""Queries that use only the minimum and maximum of columns: `SELECT min(ts), max(ts)`.
 
-For such a query a table is a row of the least values, and one of the greatest, as often as there
-are rows. A proof needs that the text is all that there is: one table by its path, of which columns
-stand in `min`, `max` and `count` alone.
+A row of minima and as many rows of maxima as are left may then replace the table. The proof: the
+text is one SELECT of the table by its path, and its columns occur only as arguments of `min`, `max`
+and `count`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DuckDB's functions, by what it matters for whether less than all rows will do."""
+"""DuckDB functions by what they prove: whether fewer rows give the same result."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Which columns of strings a query takes by groups of rows with the same values, as its text tells.
+"""Queries that group by string columns or compute on them value by value.
 
-These are the columns by which it groups, `GROUP BY level, host`, where those are several, and
-DuckDB aggregates before it joins what stands for them. Where it aggregates, they are also those of
-which a function computes something, `WHERE starts_with(host, 'eu-')` and `GROUP BY upper(host)`,
-which is then computed for each value once.
+Such columns are those of `GROUP BY level, host`, if there are several and DuckDB aggregates before
+it joins their replacement; and, in aggregating queries, arguments of functions, as in
+`WHERE starts_with(host, 'eu-')` and `GROUP BY upper(host)`, which are then computed once for each
+distinct value.
 
-This is a guess about speed only: what a name stands for has the same rows and columns either way,
-see `sources.groups`. So a text need not tell all that a query does.
+The analysis only affects speed, because the replacement has the same rows and columns (see
+`sources.groups`). So it need not understand the whole text.
 """
 
 from __future__ import annotations

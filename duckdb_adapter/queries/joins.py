@@ -1,4 +1,4 @@
-"""How a statement joins a table with others, as its text tells: by which keys, and how filtered.
+"""The joins of a statement: their keys, and whether comparisons filter the joined table.
 
 DuckDB joins by an array in place of a hash table if it knows that both keys are integers within a
 small range (its `perfect_hash_join_executor.cpp`), from the statistics that sources give. The Arrow
@@ -56,7 +56,7 @@ def join_keys(query: TableQuery) -> frozenset[str]:
     for name in _using(read.select["from_table"]):
         if name in query.columns:
             keys.add(query.columns[name])
-    asked = _asked(query.statement_root)
+    asked = _filtered_columns(query.statement_root)
     return frozenset(key for key in keys if fold(key) not in asked)
 
 
@@ -96,7 +96,7 @@ def _names_in(node: Any) -> set[str]:
     return {fold(column["column_names"][-1]) for column in columns}
 
 
-def _asked(root: Any) -> set[str]:
+def _filtered_columns(root: Any) -> set[str]:
     """Return the columns that conditions anywhere compare with anything but a column.
 
     Also those that are equal to these by any number of steps.

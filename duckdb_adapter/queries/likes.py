@@ -1,9 +1,7 @@
-"""What strings must contain for a statement to use their rows: `WHERE c LIKE 'a%b'`.
+"""String patterns in WHERE: `c LIKE 'a%b'`, `ILIKE` and `^@`, as conditions for Arrow.
 
-`ILIKE` and `^@` are read alike. Functions such as `contains` are not: a macro of the user may have
-the same name and say something else.
-
-DuckDB pushes down no conditions on parts of strings.
+DuckDB pushes down no conditions on parts of strings. Functions such as `contains` are not analyzed:
+a macro of the user may have the same name and another meaning.
 """
 
 from __future__ import annotations

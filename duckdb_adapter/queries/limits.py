@@ -1,4 +1,4 @@
-"""Queries of some rows of a table only, as their text tells: LIMIT, OFFSET and USING SAMPLE.
+"""Queries of some rows of a table only: LIMIT, OFFSET and USING SAMPLE.
 
 DuckDB reads all rows before an OFFSET from the Arrow scan, and all columns of all rows for a
 sample. Rows need not be read if the text proves that the query uses none of their values. For a

@@ -1,9 +1,9 @@
-"""What a query uses of columns, as its text tells: `SELECT sum(req.status), count(message)`.
+"""Queries that use struct members, or only whether values are null: `sum(req.status), count(x)`.
 
-DuckDB asks the Arrow scan for whole structs, and for the values of columns of which a query only
-counts those that are there. Where the text of the query proves that it uses some members only,
-DuckDB is shown structs of these members; where it uses a column or a member only in `count(…)` and
-`IS [NOT] NULL`, DuckDB is shown a column of booleans with the same nulls.
+DuckDB reads whole structs from the Arrow scan, and the values of columns whose nulls it only
+counts. If the text proves that the query uses some members only, the table is shown to DuckDB with
+structs of these members; if it uses a column or member only in `count(…)` and `IS [NOT] NULL`, with
+a column of booleans with the same nulls.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def used_columns(query: TableQuery) -> UsedColumns:
         return UsedColumns()
     if query.table_select is None or query.uses is None:
         return UsedColumns()
-    return _reduced(query.uses, structs, query.columns)
+    return _reduce(query.uses, structs, query.columns)
 
 
 def _has_any(columns: Iterable[str], text: str) -> bool:
@@ -67,7 +67,7 @@ def _has_any(columns: Iterable[str], text: str) -> bool:
     return any(column.lower() in text for column in columns)
 
 
-def _reduced(
+def _reduce(
     uses: ColumnUses, structs: Mapping[str, pa.StructType], columns: Mapping[str, str]
 ) -> UsedColumns:
     """Return what is less than the whole columns that are used."""

@@ -1,7 +1,7 @@
-"""The SELECT that reads the table in a text of several, each of which selects from the next one.
+"""Nested SELECTs and common table expressions, each of which selects from the next one alone.
 
-People write such texts, `WITH logs AS (FROM 't.lance') SELECT …`; programs put a statement into one
-of their own; and so does DuckDB where a relation of Python is run, `con.sql("SELECT …").limit(10)`:
+People write `WITH logs AS (FROM 't.lance') SELECT …`; programs wrap a statement into one of their
+own; and DuckDB does so for a Python relation, such as `con.sql("SELECT …").limit(10)`:
 
     WITH "__duckdb_s0" AS NOT MATERIALIZED (
       WITH "t.lance (reader 1)" AS NOT MATERIALIZED (SELECT * FROM "__duckdb_source_1")
@@ -9,11 +9,11 @@ of their own; and so does DuckDB where a relation of Python is run, `con.sql("SE
     )
     SELECT * FROM "__duckdb_s0" AS "unnamed_relation_2" LIMIT 10
 
-There the innermost common table expressions are the variables of Python that the statement uses.
+The innermost common table expressions here are the Python variables that the statement uses.
 
-What a statement uses of a table is the same wherever its rows go. It is looked for first, since
-DuckDB binds what a SELECT selects from before anything else in it. So texts that select from
-several places are not read.
+The innermost SELECT uses the same rows of a table wherever its result goes. Texts that select from
+several places are not analyzed: DuckDB resolves the FROM clause first, so that only the first use
+of a name is known to be that of the innermost SELECT.
 """
 
 from __future__ import annotations

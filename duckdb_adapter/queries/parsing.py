@@ -1,4 +1,4 @@
-"""The syntax tree of a query, as DuckDB itself parses it: `json_serialize_sql`.
+"""Parsing a statement with DuckDB's own parser: `json_serialize_sql`.
 
 A database of our own in memory does it, since that of the user is in the middle of the query.
 """

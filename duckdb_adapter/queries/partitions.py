@@ -1,13 +1,13 @@
-"""Which rows a query uses that asks for the first ones of each partition, as its text tells.
+"""Queries of the first rows of each partition: `row_number() OVER (PARTITION BY …) <= n`.
 
-These are the ways in which people ask for the newest row of each host:
+The newest row of each host, for instance, is queried in these ways:
 
     SELECT * FROM 't.lance' QUALIFY row_number() OVER (PARTITION BY host ORDER BY ts DESC) = 1
     SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY host ORDER BY ts DESC) AS n
                    FROM 't.lance') WHERE n = 1
     SELECT DISTINCT ON (host) * FROM 't.lance' ORDER BY host, ts DESC
 
-The second one is made the first one by `nested`. Without PARTITION BY, all rows are one partition.
+`nested` turns the second one into the first. Without PARTITION BY, all rows are one partition.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The query in the text of a statement that does more than to return its rows.
+"""The query inside a statement that also does something else: EXPLAIN, CREATE TABLE AS, COPY.
 
-A statement uses of a table what its query does, wherever the rows go: `EXPLAIN`, `CREATE TABLE …
-AS`, `INSERT INTO`, `COPY (…) TO`, and `CREATE TYPE … AS ENUM (…)`, which begins a PIVOT in DuckDB.
+Such statements use the same rows of a table as their query: `EXPLAIN`, `CREATE TABLE … AS`,
+`INSERT INTO`, `COPY (…) TO`, and `CREATE TYPE … AS ENUM (…)`, with which a PIVOT begins in DuckDB.
 
-DuckDB has parsed the statement, and parses the query that is found here. So what a pattern takes
-for the query of a statement that has none, or has it elsewhere, is refused then.
+DuckDB parses the query that is found here. So if a pattern matches a statement that has no query,
+or has it elsewhere, parsing fails and the statement reads the whole table.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What WHERE tests of single rows, so that it can be told whether all of it was pushed down.
+"""The conditions in WHERE on single columns, to check whether DuckDB pushed all of them down.
 
-DuckDB pushes down no tests of parts of strings, nor of times of nanoseconds: those are found here.
-Any other test is written as a text that is the same for the condition in a query and for the one
-that DuckDB pushes down (`sources.row_tests`): operators and columns, without the constants, which
-DuckDB has converted.
+DuckDB pushes down no conditions on parts of strings and on timestamps in nanoseconds: these become
+Arrow expressions here. Every other condition becomes a text of its operators and columns. Constants
+are left out, because DuckDB converts them; so the text is the same for the condition in the query
+and for the one that DuckDB pushes down (`sources.row_tests`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Calls of `lance_scan` in the text of a query, which stand for a version of a table.
+"""Calls of `lance_scan` in the text of a query.
 
-The macro makes a name of its arguments, by which DuckDB asks for the rows. A call in the text is
-the one that made a name if its arguments are the same, which is seen of constants.
+The macro encodes its arguments in a table name, which DuckDB then asks us to resolve. A call in the
+text belongs to that name if its arguments, as far as they are constants, are the same.
 """
 
 from __future__ import annotations

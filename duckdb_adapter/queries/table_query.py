@@ -1,4 +1,4 @@
-"""A statement that selects from a Lance table, as far as its text tells what it uses of it."""
+"""A statement that selects from a Lance table, parsed on demand."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The SELECT that reads a table in any text that names it once: in joins, subqueries, UNION.
+"""The one SELECT that reads a table in a text with joins, subqueries or UNION.
 
-What its WHERE says of the table holds for all rows that the text uses, wherever they go. DuckDB
-binds all that is selected from, but for common table expressions that nothing selects from; these
-are not looked into, nor are expressions, of which a macro may leave its arguments out.
+Its WHERE holds for all rows of the table that the text uses, wherever they go. DuckDB binds every
+table in a FROM clause, except in common table expressions that no query uses; these are ignored.
+Expressions are not searched either, because a macro may drop its arguments.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a statement uses of a table, found out once: the same text is run again and again."""
+"""All analyses of a statement, cached by its text, because programs repeat their queries."""
 
 from __future__ import annotations
 

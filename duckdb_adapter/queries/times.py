@@ -1,7 +1,7 @@
-"""What times must be for a statement to use their rows: `WHERE ts >= '2026-01-01'`.
+"""Comparisons of timestamps in WHERE: `ts >= '2026-01-01'`, as conditions for Arrow.
 
-DuckDB pushes down conditions on times of seconds, milliseconds and microseconds, and none on
-nanoseconds, as pandas made them before version 3.
+DuckDB pushes down comparisons of timestamps in seconds, milliseconds and microseconds, but not in
+nanoseconds, which pandas wrote before version 3.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Which rows of a table a query uses, as its text tells: the first ones in some order, or all.
+"""Queries of the first rows in some order: `ORDER BY … LIMIT n`.
 
-DuckDB asks the Arrow scan for all rows of all columns before it knows which rows come first. Where
-the text of the query proves that less is enough, less is read. A proof needs that the text is all
-that there is: one table by its path, columns and constants. A view, a subquery or a function,
-which may be a macro with a query of its own, can use other rows; functions are allowed in WHERE,
-where it is known when rows are read whether the table is used once. What is not understood counts
-as a use of everything.
+DuckDB reads all rows of all columns from the Arrow scan before it knows which come first. The proof
+that fewer rows are enough: the text is one SELECT of the table by its path, of columns and
+constants. Functions are allowed in WHERE only: whether a macro uses the table again is known when
+its rows are read.
 """
 
 from __future__ import annotations

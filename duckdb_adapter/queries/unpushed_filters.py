@@ -1,4 +1,4 @@
-"""Conditions that DuckDB does not push down to the Arrow scan, as the text of a query tells them.
+"""Conditions in WHERE that DuckDB does not push down to the Arrow scan.
 
 DuckDB scans all rows, and tests each of them. Rows that do not pass what is found here are left out
 by the scan, where dictionaries, indices and the lengths of other columns make it cheap. DuckDB

@@ -1,10 +1,9 @@
-"""Which columns are all that a query uses, in any order of rows: `SELECT level, count(*) … GROUP BY
-level`.
+"""Queries that use only the distinct values of some columns and their counts, in any order.
 
-For such a query a table is what values of these columns it holds, and how often. A proof needs that
-the text is all that there is: one table by its path, whose rows are grouped, or made one row by
-functions to which their order is nothing. A macro of the name of such a function is taken for the
-function: that changes which order its rows are in, and nothing else.
+For `SELECT level, count(*) … GROUP BY level`, the distinct values and their counts may replace the
+table. The proof: the text is one SELECT of the table by its path, and either groups its rows or
+aggregates them with functions whose result does not depend on their order. A macro with the name of
+such a function is taken for the function: it may see the rows in another order, and nothing else.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Where the rows come from that DuckDB reads: tables, or what statements use of them."""
+"""The rows that DuckDB reads: those of tables, or those that a statement uses of them."""

@@ -1,4 +1,4 @@
-"""Rows as a pyarrow dataset, which DuckDB's Arrow scan takes; `scan_sources` is for DuckDB 2.0."""
+"""Rows as a pyarrow dataset, which any DuckDB reads; `scan_sources` is for DuckDB 2.0 alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which values the columns of an open version hold, and how often, where these are few.
+"""The distinct values of columns of an open version and their counts, if there are few.
 
 They are counted once for a version, which never changes.
 """
@@ -269,7 +269,7 @@ def _counted(
     kinds = {path: type_of(dataset, path) for path in paths}
     tally = ValueCounter([not is_countable(kind) for kind in kinds.values()])
     for batch in _read(dataset, paths, **options).to_batches():
-        if not tally.add([_stored(array) for array in batch.columns]):
+        if not tally.add([_to_stored(array) for array in batch.columns]):
             return None
     values = {
         path: _array(found, kind)
@@ -279,7 +279,7 @@ def _counted(
     return CombinationCounts(values, dict(zip(paths, places, strict=True)), counts)
 
 
-def _stored(array: pa.Array) -> pa.Array:
+def _to_stored(array: pa.Array) -> pa.Array:
     """Return numbers as they are stored, flags as 0 and 1; dictionaries as they are."""
     if pa.types.is_boolean(array.type):
         return array.cast(pa.uint8())
@@ -288,7 +288,7 @@ def _stored(array: pa.Array) -> pa.Array:
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return values of a column, given as `_stored` has them."""
+    """Return values of a column, given as `_to_stored` has them."""
     if pa.types.is_boolean(kind):
         return array_of(values, pa.uint8()).cast(kind)
     kind = (decimal64_type(kind) or kind) if is_countable(kind) else pa.string()

@@ -1,4 +1,4 @@
-"""Numbers for the combinations of the values of columns, where these are few."""
+"""Numbering the combinations of the values of several columns, if there are few."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Values of a column that has other types in other tables, which are read as one.
+"""Casts between the types that a column has in several tables that are read as one.
 
-Arrow makes times of numbers, and infinities of great ones, and finds decimals too short for whole
-numbers that fit into them. DuckDB does none of it where it reads several files.
+Some casts of Arrow differ from those of DuckDB when it reads several files, and are done here as
+DuckDB does them: Arrow turns numbers into times and large numbers into infinities, and refuses
+integers that fit into a decimal.
 """
 
 from __future__ import annotations

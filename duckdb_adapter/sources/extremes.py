@@ -1,7 +1,7 @@
-"""The rows of a table for a query that uses only the least and the greatest values of columns.
+"""The rows for a query that uses only the minimum and maximum of columns.
 
-They are looked for once for a version, which never changes: the name of the table stands for a row
-of the least values, and one of the greatest as often as there are rows.
+The replacement is one row of minima and one of maxima, repeated if the query counts rows. They are
+computed once for a version, which never changes.
 """
 
 from __future__ import annotations
@@ -149,11 +149,11 @@ def extremes_of(rows: Rows, paths: Sequence[str]) -> dict[str, ColumnExtremes | 
                 array = batch.column(column)
                 found = pc.struct_field(array, [member]) if member else array
                 parts[path].append(_extremes(found))
-        known.update({path: _joined(each) for path, each in parts.items()})
+        known.update({path: _join_extremes(each) for path, each in parts.items()})
     return {path: known[path] for path in paths}
 
 
-def _joined(parts: Sequence[ColumnExtremes | None]) -> ColumnExtremes | None:
+def _join_extremes(parts: Sequence[ColumnExtremes | None]) -> ColumnExtremes | None:
     """Return the extremes of several batches; None where those of one are not clear."""
     clear = [each for each in parts if each is not None]
     if not clear or len(clear) < len(parts):

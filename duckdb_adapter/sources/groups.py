@@ -1,11 +1,11 @@
-"""The rows of a table for a query that groups by columns of strings with few values, or computes.
+"""The rows for a query that groups by string columns with few values, or computes on them.
 
-DuckDB hashes the strings of each row, and computes functions of them: of dictionaries of its own it
-does so for each value once, but those of Arrow arrays have no identity for it. So the columns come
-as one number for each combination of their values, and the name of the table stands for a join with
-a small table of the combinations. DuckDB 2.0 aggregates below such a join where it can (its
-`partial_aggregate_pushdown`); elsewhere what the join adds are such dictionaries, if DuckDB joins
-by an array. The query that the name stands for has the same rows and columns as the table.
+DuckDB hashes the strings of every row, and computes functions of every row. For its own
+dictionaries it does so once for each value, but it does not recognize the dictionary of one Arrow
+batch in the next. So the columns are replaced by one number for each combination of their values,
+and the table by a join with a small table of the combinations. DuckDB 2.0 aggregates below such a
+join if it can (its `partial_aggregate_pushdown`); otherwise the join gives it dictionaries of its
+own, if it joins by an array. The replacement has the same rows and columns as the table.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The rows of small tables, which stay decoded for the statements that follow.
+"""Small tables that stay decoded in memory for the next statements.
 
-To start a scan, to give it filters and to read some pages takes Python a millisecond, in which
-DuckDB tests, joins and groups all rows of a small table. So the columns of one that is named again
-and again are kept as DuckDB takes them, and DuckDB does with them what it does with its own tables:
-no filter is given to a scan, and no rewrite applies. A version never changes.
+Starting a scan, handing it filters and reading some pages costs a millisecond of Python. In that
+time DuckDB can filter, join and group all rows of a small table. So the columns of a small table
+that is used repeatedly are kept in the form that DuckDB reads, and DuckDB treats them as a table of
+its own: it pushes no filters down, and no rewrite applies. A version never changes.
 """
 
 from __future__ import annotations

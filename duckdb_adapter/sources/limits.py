@@ -47,11 +47,11 @@ class RowsByPosition(Rows):
         self._use.mark_read()
         found = None
         if self._use.is_sole and wanted and not terms:
-            found = self._some(wanted, pa.schema([self.schema.field(name) for name in names]))
+            found = self._read_some(wanted, pa.schema([self.schema.field(name) for name in names]))
         return super().batches(names, terms) if found is None else found
 
     @abstractmethod
-    def _some(self, columns: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch] | None:
+    def _read_some(self, columns: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch] | None:
         """Read the rows that the statement uses; None where all are read as well.
 
         Args:
@@ -152,7 +152,7 @@ class LimitedRows(RowsByPosition):
         super().__init__(dataset, use)
         self._range = range
 
-    def _some(self, columns: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch] | None:
+    def _read_some(self, columns: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch] | None:
         before, limit = self._range
         skipped = min(before, self.known_count() or 0)
         if skipped < _MIN_SKIPPED or not all(map(_has_short_nulls, schema.types)):
@@ -196,7 +196,7 @@ class SampledRows(RowsByPosition):
         super().__init__(dataset, use)
         self._count = count
 
-    def _some(self, columns: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch] | None:
+    def _read_some(self, columns: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch] | None:
         rows = self.dataset.count_rows()
         most = _MAX_SAMPLE if self.dataset.is_local else _MAX_REMOTE_SAMPLE
         if self._count > min(most, rows * _MAX_SAMPLED_SHARE):

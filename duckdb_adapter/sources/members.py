@@ -1,4 +1,4 @@
-"""The rows of a table as far as one query uses them: members of structs, and missing values."""
+"""The rows for a query that uses struct members only, or only whether values are null."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class MemberRows(Rows):
                     is_encoded = path in self._columns.nested_encoded
                     arrays[path] = encode_texts(array) if is_encoded else array
             for path in self._used.tested & arrays.keys():
-                arrays[path] = _shown(validity_array(arrays[path]))
+                arrays[path] = _validity_column(validity_array(arrays[path]))
             yield self._batch(list(names), arrays)
 
     def _growing(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
@@ -163,7 +163,7 @@ class MemberRows(Rows):
             arrays = dict(zip(paths, batch.columns, strict=True))
             for path in self._columns.nested_encoded.intersection(paths):
                 arrays[path] = cast_for_duckdb(arrays[path], arrays[path].type)
-            shown = {path: _shown(arrays[path]) for path in tested}
+            shown = {path: _validity_column(arrays[path]) for path in tested}
             missing.update(path for path, array in shown.items() if array.null_count)
             yield self._batch(columns, arrays | shown)
         if all(options.get(narrowing) is None for narrowing in _NARROWING):
@@ -191,7 +191,7 @@ class MemberRows(Rows):
         return pa.StructArray.from_arrays(members, self._used.members[name])
 
 
-def _shown(array: pa.Array) -> pa.Array:
+def _validity_column(array: pa.Array) -> pa.Array:
     """Return the column that DuckDB is shown for the validity of another one."""
     return _with_nulls(array.buffers()[0], len(array), array.offset)
 

@@ -1,7 +1,7 @@
-"""The ranges of whole numbers, told to DuckDB: as remainders, which are the numbers themselves.
+"""Telling DuckDB the value ranges of integer columns: as remainders, which equal the integers.
 
-DuckDB knows that the remainder of a division is less than the divisor, of columns of which it knows
-nothing else. So a column of numbers from 0 to 99 comes as `mod(column, 100)`.
+DuckDB knows that the remainder of a division is less than the divisor, even of a column of unknown
+range. So a column of numbers from 0 to 99 becomes `mod(column, 100)`.
 """
 
 from __future__ import annotations

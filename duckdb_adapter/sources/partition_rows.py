@@ -1,8 +1,8 @@
-"""Where the first rows of each partition are: `row_number() OVER (PARTITION BY … ORDER BY …) <= n`.
+"""Finding the first rows of each partition: `row_number() OVER (PARTITION BY …) <= n`.
 
-The rows that are found are more than the wanted ones: all that have no value or NaN, and all whose
-value is one of the first different ones of the partition, so that it makes no difference what else
-puts rows with the same value in order, and how they are numbered.
+More rows than the wanted ones are found: all whose value is null or NaN, and all whose value is one
+of the first n distinct values of the partition. So the result does not depend on how rows with
+equal values are ordered and numbered.
 """
 
 from __future__ import annotations

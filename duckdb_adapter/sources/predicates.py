@@ -1,4 +1,4 @@
-"""The conditions that DuckDB 2.0 asks a source to test, as expressions of Arrow.
+"""Filters that DuckDB 2.0 pushes down, as Arrow expressions.
 
 DuckDB's package translates them, which takes 20 µs for each value, and imports pandas, if it is
 installed: more than half of the time that a new process needs for its first query. So conditions
@@ -103,13 +103,13 @@ def to_arrow_expression(predicate: Any, schema: pa.Schema) -> pc.Expression:
         Untranslatable: DuckDB has to test it.
     """
     try:
-        known = _known(predicate, schema)
+        known = _translate(predicate, schema)
     except RecursionError as error:
         raise Untranslatable(predicate) from error
     return to_arrow(predicate, schema) if known is None else known
 
 
-def _known(node: Any, schema: pa.Schema) -> pc.Expression | None:
+def _translate(node: Any, schema: pa.Schema) -> pc.Expression | None:
     """Translate a condition; None for one that DuckDB translates."""
     if isinstance(node, In):
         return _membership(node, schema)
@@ -119,12 +119,12 @@ def _known(node: Any, schema: pa.Schema) -> pc.Expression | None:
             return None
         return field.is_null() if node.op == "IS NULL" else field.is_valid()
     if isinstance(node, Unary) and node.op == "NOT":
-        inner = _known(node.operand, schema)
+        inner = _translate(node.operand, schema)
         return None if inner is None else ~inner
     if not isinstance(node, Binary):
         return None
     if node.op in ("AND", "OR"):
-        left, right = _known(node.left, schema), _known(node.right, schema)
+        left, right = _translate(node.left, schema), _translate(node.right, schema)
         if left is None or right is None:
             return None
         return left & right if node.op == "AND" else left | right
@@ -134,7 +134,7 @@ def _known(node: Any, schema: pa.Schema) -> pc.Expression | None:
 def _comparison(node: Any, schema: pa.Schema) -> pc.Expression | None:
     """Translate a comparison of a column with a constant; None for one that DuckDB translates."""
     field, kind = _column(node.left, schema)
-    stored = _stored(node.right, kind) if isinstance(node.right, Lit) else None
+    stored = _to_stored(node.right, kind) if isinstance(node.right, Lit) else None
     if field is None or stored is None or node.op not in _COMPARISONS:
         return None
     operator = node.op
@@ -156,7 +156,7 @@ def _membership(node: Any, schema: pa.Schema) -> pc.Expression | None:
     # Arrow tells 0.0 from -0.0, and DuckDB does not.
     if field is None or not node.values or pa.types.is_floating(kind):
         return None
-    values = [_stored(each, kind) if isinstance(each, Lit) else None for each in node.values]
+    values = [_to_stored(each, kind) if isinstance(each, Lit) else None for each in node.values]
     if any(value is None for value in values):
         return None
     exact = [value for value in values if not isinstance(value, Fraction)]
@@ -190,11 +190,11 @@ def _constant_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Return values of a type, given as `_stored` returns them."""
+    """Return values of a type, given as `_to_stored` returns them."""
     return of_units(values, kind) if has_units(kind) else array_of(values, kind)
 
 
-def _stored(constant: Any, kind: pa.DataType) -> Any:
+def _to_stored(constant: Any, kind: pa.DataType) -> Any:
     """Return a constant as a column stores it: dates and times in their units.
 
     Args:
@@ -219,7 +219,7 @@ def _stored(constant: Any, kind: pa.DataType) -> Any:
 
 
 def _stored_time(value: Any, name: str, kind: pa.DataType) -> int | Fraction | None:
-    """Return a time in units, given what DuckDB calls its type; see `_stored`."""
+    """Return a time in units, given what DuckDB calls its type; see `_to_stored`."""
     is_timestamp = pa.types.is_timestamp(kind)
     if not (is_timestamp or pa.types.is_time(kind)) or kind.unit not in _MICROSECONDS:
         return None

@@ -1,4 +1,4 @@
-"""What DuckDB reads in place of a name: the base of all that names stand for."""
+"""`Replacement`: the base of everything that DuckDB can read in place of a table name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parquet files of a number of rows and no values, which DuckDB counts by their footers alone.
+"""Parquet files with a number of rows and no values: DuckDB counts them by their footers.
 
 A file of some 110 bytes holds a billion nulls, and takes 60 more for each further billion. The
 bytes are those of Parquet's `parquet.thrift`, in the compact protocol of Thrift.

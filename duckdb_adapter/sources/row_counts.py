@@ -1,7 +1,7 @@
-"""The rows of a table for a query that uses no values of them, but how many rows there are.
+"""The rows for a query that uses only their number.
 
-DuckDB counts such rows without asking for them: the name of the table stands for a query over its
-own `range`, or over a file of so many nulls, whose footer it counts (`row_count_files`).
+The replacement is a query over DuckDB's own `range`, or over a Parquet file of as many nulls, which
+DuckDB counts by its footer (`row_count_files`). Neither reads the table.
 """
 
 from __future__ import annotations

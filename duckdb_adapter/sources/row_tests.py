@@ -1,4 +1,4 @@
-"""What conditions of Arrow test of single rows, in the words of `queries.row_tests`."""
+"""Pushed-down Arrow conditions in the notation of `queries.row_tests`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The rows of a table as DuckDB reads them: columns and filters in, a stream of batches out.
+"""The rows of a table as DuckDB reads them: projection and filters in, a stream of batches out.
 
-DuckDB counts rows by reading a table's first column. So a column without values comes first, which
-costs nothing to read; users do not see it, since the name of a table stands for
-`SELECT * EXCLUDE (…)` of what is here.
+DuckDB counts rows by reading the first column of a table. So the first column here has no values
+and costs nothing to read. Users do not see it, because a table name is replaced by
+`SELECT * EXCLUDE (…)` of these rows.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class RowSource(Replacement):
 
     @property
     def hidden(self) -> str:
-        """What follows the star: the counting column is shown only of rows without columns."""
+        """The SQL after `*` that hides the counting column; empty if there is no other column."""
         return f" EXCLUDE ({COUNT_COLUMN})" if len(self.schema) > 1 else ""
 
     def query(self, table_of: TableOf) -> str:
@@ -104,7 +104,7 @@ class RowSource(Replacement):
 
     @abstractmethod
     def can_filter(self, column: str) -> bool:
-        """Whether filters may speak of a column: not where its type changes on the way."""
+        """Whether filters on a column can be pushed down: not if DuckDB sees another type."""
 
     @abstractmethod
     def filter_field(self, column: str) -> pa.Field:
@@ -112,12 +112,12 @@ class RowSource(Replacement):
 
     @abstractmethod
     def known_count(self) -> int | None:
-        """Return the number of rows, where manifests tell it."""
+        """Return the number of rows, if manifests record it."""
 
     def keeps_most(self, filter: pc.Expression) -> bool:
-        """Whether a filter likely keeps so many rows that DuckDB leaves the others out quicker.
+        """Whether a filter likely passes so many rows that DuckDB applies it faster than a scan.
 
-        DuckDB marks the rows that pass, where a scan copies them.
+        DuckDB only marks the rows that pass; a scan copies them.
         """
         return False
 
@@ -173,13 +173,13 @@ class DuckDBColumns:
 
     Attributes:
         schema: The columns, the counting one first.
-        encoded: The names of those of strings that come dictionary-encoded.
-        changed: The names of those of which filters cannot speak, see `RowSource.can_filter`.
+        encoded: The names of string columns that come dictionary-encoded.
+        changed: The names of columns without filters, see `RowSource.can_filter`.
         nested: The paths of lists of strings, and of members of structs, that are stored with
             dictionaries, each with the name of its column.
         nested_types: The types of these columns, with dictionaries in them, by name.
-        decimal64: The names of those decimals that come in 64 bits, as DuckDB keeps them.
-        nested_encoded: Those paths of `nested` that come dictionary-encoded.
+        decimal64: The names of decimal columns that come in 64 bits, as DuckDB stores them.
+        nested_encoded: The paths of `nested` that come dictionary-encoded.
     """
 
     schema: pa.Schema
@@ -297,10 +297,10 @@ class Rows(RowSource):
         return DuckDBColumns(schema, encoded, changed, {name: name for name in nested}, types)
 
     def _encoded_columns(self, kept: Set[int]) -> tuple[frozenset[str], frozenset[str]]:
-        """The columns of strings that come dictionary-encoded, and those of lists whose items do.
+        """The string columns that come dictionary-encoded, and the list columns whose items do.
 
-        DuckDB groups by them quicker, and takes them apart quicker. That must be known before
-        anything is read. Of a remote table it would take a request, of a wide one long.
+        DuckDB groups by and unnests them faster. It must be known before anything is read, which
+        would cost a request for a remote table, and time for a wide one.
         """
         if not (self._encodes and len(self.dataset.schema) <= _MAX_COLUMNS):
             return frozenset(), frozenset()
@@ -312,7 +312,7 @@ class Rows(RowSource):
         return frozenset(field.name for field in found) - nested, nested
 
     def _with_dictionaries(self, fields: Sequence[Field]) -> list[Field]:
-        """Return those of some columns whose strings are stored with dictionaries."""
+        """Return the columns whose strings are stored with dictionaries, of some columns."""
         if not self.dataset.is_local:
             return []
         try:
@@ -327,7 +327,7 @@ class Rows(RowSource):
         return other
 
     def with_expressions(self, expressions: Mapping[str, str]) -> Self:
-        """Return the rows with columns as expressions in SQL of the same values."""
+        """Return the rows with columns replaced by SQL expressions that have the same values."""
         other = copy(self)
         other.expressions = expressions
         return other
@@ -363,7 +363,7 @@ class Rows(RowSource):
         return other
 
     def can_filter(self, column: str) -> bool:
-        """Whether filters may speak of a column: not where its type changes on the way."""
+        """Whether filters on a column can be pushed down: not if DuckDB sees another type."""
         return column not in self._columns.changed
 
     def filter_field(self, column: str) -> pa.Field:

@@ -1,7 +1,7 @@
-"""Rows as sources of the Arrow scan of DuckDB 2.0, whose package has their bases.
+"""Rows as sources of the Arrow scan of DuckDB 2.0, whose Python package has the base classes.
 
-They are no public part of it, and older releases have none: so this module is imported where a
-database of DuckDB 2.0 asks for rows.
+The base classes are private, and older releases lack them. So this module is imported only when
+DuckDB 2.0 asks for rows.
 """
 
 from __future__ import annotations

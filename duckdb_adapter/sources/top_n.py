@@ -1,4 +1,4 @@
-"""The rows of a table as far as one query uses them: the first ones in some order."""
+"""The rows for a query of the first ones in some order."""
 
 from __future__ import annotations
 

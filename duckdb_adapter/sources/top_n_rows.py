@@ -1,9 +1,9 @@
-"""Where the rows are whose values come first, in the order that DuckDB may put them in.
+"""Finding the rows whose values come first in an order, as DuckDB may sort them.
 
-Missing values and NaN come first or last as settings say, and rows with the same value may be put
-in order by other columns. So the rows that are found are more than the wanted ones: also those that
-come first of such as have no value or NaN, and all with the same values as the last of the wanted
-ones where these may not be all that orders rows.
+Nulls and NaN come first or last, depending on DuckDB's settings, and other columns may order rows
+with equal values. So more rows than the wanted ones are found: also the first rows with null and
+with NaN, and all rows whose values equal those of the last wanted row if other columns may order
+them.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def find_first(
     """
     found = _FirstRows(rows, directions, keeps_ties)
     for columns, positions in batches:
-        found.add(_stored(columns), positions)
+        found.add(_to_stored(columns), positions)
         if found.most > _MAX_ROWS:
             return None
     return np.unique(np.concatenate(list(found.positions())))
@@ -148,7 +148,7 @@ class _FirstRows:
         return _filtered(*rows, reduce(pc.or_, masks)) if masks else rows
 
 
-def _stored(keys: Sequence[pa.Array]) -> Sequence[pa.Array]:
+def _to_stored(keys: Sequence[pa.Array]) -> Sequence[pa.Array]:
     """Return columns as Arrow compares them sooner: decimals as they are stored, flags as bytes."""
     return [
         key

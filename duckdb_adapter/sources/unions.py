@@ -1,4 +1,4 @@
-"""Several tables that are read as one, with the rules that DuckDB has for several Parquet files.
+"""Several tables read as one, with DuckDB's rules for several Parquet files.
 
 The columns are those of the first table, which each of the others has by name; or, by name, those
 of all tables, with nulls where a table has no such column.

@@ -1,4 +1,4 @@
-"""The rows of a table that pass the conditions of a query that DuckDB does not push down."""
+"""The rows that pass conditions that DuckDB does not push down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many rows have each combination of values of some columns, counted as batches come."""
+"""Counting the rows with each combination of values of some columns, batch by batch."""
 
 from __future__ import annotations
 

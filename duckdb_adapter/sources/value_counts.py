@@ -1,8 +1,8 @@
-"""The rows of a table for a query that uses only which values some columns hold, and how often.
+"""The rows for a query that uses only the distinct values of columns and their counts.
 
-The name of the table stands for a query that makes as many rows of each value, or combination of
-values, as there are: by a join with DuckDB's own `range`, which gives DuckDB vectors that are the
-same value all along, so that it computes, tests and groups once for 2,048 rows.
+The replacement repeats each value, or combination of values, as often as the table has it: by a
+join with DuckDB's own `range`. That gives DuckDB constant vectors, which it tests, computes and
+groups once for 2,048 rows.
 """
 
 from __future__ import annotations

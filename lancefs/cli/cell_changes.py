@@ -1,4 +1,4 @@
-"""Changes counted, and the cells that updates changed if they were compared by a key."""
+"""Summary of changes: counts by kind, and the cells that updates changed, if compared by a key."""
 
 from __future__ import annotations
 

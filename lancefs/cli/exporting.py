@@ -1,4 +1,4 @@
-"""Writing a version as files: whole ones only, and none of them twice.
+"""Exporting a version as files, each written completely or not at all.
 
 A file is written under another name and gets its own when it is complete. So an export that was
 interrupted goes on with the fragments that have no file yet.

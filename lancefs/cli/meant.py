@@ -1,4 +1,4 @@
-"""Commands and options of other programs, and what they are called here."""
+"""Names of commands and options in other programs, and what they are called here."""
 
 from __future__ import annotations
 

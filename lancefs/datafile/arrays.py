@@ -1,4 +1,4 @@
-"""Arrow arrays of decoded blocks, and the buffers of Arrow arrays as NumPy arrays."""
+"""Converting decoded blocks to Arrow arrays, and the buffers of Arrow arrays to NumPy arrays."""
 
 from __future__ import annotations
 

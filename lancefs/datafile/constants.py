@@ -1,4 +1,4 @@
-"""Constants of filters as Arrow arrays and scalars, made of bytes.
+"""Arrow arrays and scalars from Python constants, built from bytes so that pandas stays unloaded.
 
 `pa.array` and `pa.scalar` of Python values import pandas, if it is installed: a third of the time
 that a new process needs for its first filter.

@@ -1,4 +1,4 @@
-"""Decimals of up to 18 digits in 64 bits, in place of the 128 that data files have.
+"""Decimals of up to 18 digits in 64 bits instead of the 128 bits that data files store.
 
 Purpose: DuckDB keeps such decimals in 64 bits. Half of the bytes are copied for it, and it need not
 convert them.

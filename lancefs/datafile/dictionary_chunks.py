@@ -1,4 +1,4 @@
-"""Chunks of a column with different dictionaries: the same values, with one dictionary."""
+"""Unifying the dictionaries of the chunks of a column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays as readers see them: JSON as text, and extension types, in place of their storage.
+"""Presenting stored columns to readers: JSON as text, and extension types.
 
 Decoders give arrays of a field's storage type, and most fields are shown as they are stored. Where
 a part of a field is not, only this part is rebuilt: the offsets, values and validity of all other
@@ -36,7 +36,7 @@ def present(array: pa.Array, field: Field, blobs: Blobs = "descriptors") -> pa.A
     """
     if is_shown_as_stored(field):
         return array
-    return _shown(array, field, field.to_arrow(blobs).type)
+    return _to_shown_type(array, field, field.to_arrow(blobs).type)
 
 
 @lru_cache(maxsize=4096)
@@ -48,7 +48,7 @@ def is_shown_as_stored(field: Field) -> bool:
     return all(not child.metadata and is_shown_as_stored(child) for child in field.children)
 
 
-def _shown(array: pa.Array, field: Field | None, shown: pa.DataType) -> pa.Array:
+def _to_shown_type(array: pa.Array, field: Field | None, shown: pa.DataType) -> pa.Array:
     """Convert an array to the shown type.
 
     Args:
@@ -59,7 +59,7 @@ def _shown(array: pa.Array, field: Field | None, shown: pa.DataType) -> pa.Array
     if array.type.equals(shown, check_metadata=True):
         return array
     if isinstance(shown, pa.BaseExtensionType):
-        return shown.wrap_array(_shown(array, field, shown.storage_type))
+        return shown.wrap_array(_to_shown_type(array, field, shown.storage_type))
     if field is not None and field.is_json:
         from lancefs.datafile import jsonb
 
@@ -75,7 +75,7 @@ def _shown(array: pa.Array, field: Field | None, shown: pa.DataType) -> pa.Array
 
 def _struct(array: pa.Array, field: Field | None, shown: pa.StructType) -> pa.Array:
     children = [
-        _shown(array.field(i), field.children[i] if field else None, shown.field(i).type)
+        _to_shown_type(array.field(i), field.children[i] if field else None, shown.field(i).type)
         for i in range(shown.num_fields)
     ]
     return _rebuilt(array, shown, [], children)
@@ -90,14 +90,14 @@ def _list(array: pa.Array, field: Field | None, shown: pa.DataType) -> pa.Array:
         moved = first != 0 or array.offset != 0
         offsets = pa.py_buffer(numbers_of(ends) - first) if moved else array.buffers()[1]
     entries = shown.field(0).type
-    items = _shown(array.values.slice(first, last - first), _item(field), entries)
+    items = _to_shown_type(array.values.slice(first, last - first), _item(field), entries)
     return _rebuilt(array, shown, [offsets], [items])
 
 
 def _fixed_size_list(array: pa.Array, field: Field | None, shown: pa.DataType) -> pa.Array:
     size = shown.list_size
     values = array.values.slice(array.offset * size, len(array) * size)
-    return _rebuilt(array, shown, [], [_shown(values, _item(field), shown.value_type)])
+    return _rebuilt(array, shown, [], [_to_shown_type(values, _item(field), shown.value_type)])
 
 
 def _item(field: Field | None) -> Field | None:

@@ -1,4 +1,4 @@
-"""Reading of several fields, for readers that read one field at a time."""
+"""Reading several fields with a reader that reads one field at a time."""
 
 from __future__ import annotations
 

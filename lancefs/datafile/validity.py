@@ -45,13 +45,13 @@ def validity_of(field: Field) -> Field | None:
     *around, column = field.way or (field,)
     if any(struct.is_packed for struct in around):
         return None
-    reduced = _reduced(column)
+    reduced = _reduce_to_validity(column)
     if reduced is None or not around:
         return reduced
     return replace(reduced, name=field.name, way=(*around, reduced))
 
 
-def _reduced(field: Field) -> Field | None:
+def _reduce_to_validity(field: Field) -> Field | None:
     if field.is_blob or field.is_packed:
         return None
     if field.is_leaf:
@@ -59,7 +59,9 @@ def _reduced(field: Field) -> Field | None:
         if field.logical_type == "struct" or pa.types.is_null(kind) or pa.types.is_dictionary(kind):
             return None
         return replace(field, logical_type="bool", metadata={}, is_outline=True, is_validity=True)
-    children = [child for each in field.children if (child := _reduced(each)) is not None]
+    children = [
+        child for each in field.children if (child := _reduce_to_validity(each)) is not None
+    ]
     if len(children) < len(field.children):
         return None
     # The entries of a map need a key and a value, of which the first leaf is one.

@@ -1,4 +1,4 @@
-"""The bytes that a value of an Arrow type takes."""
+"""Bytes of a value of an Arrow type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What indices answer, in words."""
+"""The kinds of filters that each kind of index can answer, in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many rows the bitmaps of an index have: of few that is counted, of many it is estimated."""
+"""Row counts of the bitmaps of an index: exact for few bitmaps, unknown for many."""
 
 from __future__ import annotations
 

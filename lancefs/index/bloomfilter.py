@@ -1,4 +1,4 @@
-"""BLOOMFILTER indices: of each zone of some thousand rows, bits that tell which values it lacks.
+"""BLOOMFILTER indices: a Bloom filter of the values of each zone of some thousand rows.
 
 A filter consists of blocks of 256 bits. A hash of a value chooses a block and a bit in each of its
 eight words; a zone that lacks one of these bits lacks the value.
@@ -68,7 +68,7 @@ class BloomFilter(Zones):
         return len(self._starts) * _ZONE_BYTES + _READER_BYTES + filters
 
     def pages_for(self, test: ColumnTest) -> Ints | None:
-        """Return the zones that may hold values that pass a test; None where it cannot be told."""
+        """Return the zones that may hold values that pass a test; None if it has no answer."""
         values = None if test.intervals is None else _values_of(test.intervals, test.data_type)
         if values is None or not self._is_worth(values, test.data_type):
             return None

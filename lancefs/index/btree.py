@@ -120,7 +120,7 @@ class BTree:
         return True
 
     def pages_for(self, test: ColumnTest) -> Ints | None:
-        """Return the pages that may hold values that pass a test; None where it cannot be told."""
+        """Return the pages that may hold values that pass a test; None if it has no answer."""
         if test.intervals is None or test.data_type != self.data_type:
             return None
         # The first pages may have no maximum, or no minimum: they begin with missing values.
@@ -254,7 +254,7 @@ class BTree:
         passing = None if len(pages) == 1 else self._find_page_by_page(pages, test)
         if passing is not None:
             return passing
-        values, ids, keys = self._joined(pages)
+        values, ids, keys = self._join_pages(pages)
         likely = self._within_intervals(values, keys, test)
         if likely is None:
             numbers: UInts = ids[test.passes(values)]
@@ -340,7 +340,7 @@ class BTree:
             _RECENT.put((self._key, number), found[number], _cost(found[number]))
         return found
 
-    def _joined(self, pages: Sequence[_Rows]) -> _Rows:
+    def _join_pages(self, pages: Sequence[_Rows]) -> _Rows:
         """Return the rows of pages, in order."""
         if len(pages) == 1:
             return pages[0]

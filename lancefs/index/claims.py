@@ -1,4 +1,4 @@
-"""What indices claim of the rows that they name: which conditions all of these rows pass."""
+"""Claims of indices: conditions that all rows returned by an index must pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a value must hold to pass: parts of a text, items of a list, joined by AND and OR."""
+"""Conditions on the content of a value: substrings and list items, joined by AND and OR."""
 
 from __future__ import annotations
 

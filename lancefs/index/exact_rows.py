@@ -1,4 +1,4 @@
-"""The rows that pass a condition on several columns, exactly, from indices alone: to count them.
+"""Exact evaluation of a condition on several columns from indices alone, for counting.
 
 The rows of each fragment are a bitmap, as BITMAP indices have them, or a mask where an index names
 rows one by one. They are joined fragment by fragment, so that masks take little memory.
@@ -96,7 +96,7 @@ def rows_of_fragment(
         return rows_of_test(predicate).of(fragment_id, length)
     join = and_ if isinstance(predicate, AllOf) else or_
     parts = (rows_of_fragment(part, rows_of_test, fragment_id, length) for part in predicate.parts)
-    return reduce(lambda left, right: _joined(left, right, join), parts)
+    return reduce(lambda left, right: _combine(left, right, join), parts)
 
 
 def count_live(rows: FragmentRows, deleted: Ints) -> int:
@@ -113,7 +113,7 @@ def count_live(rows: FragmentRows, deleted: Ints) -> int:
     return len(rows) - (rows.intersection_cardinality(BitMap(deleted)) if len(deleted) else 0)
 
 
-def _joined(
+def _combine(
     left: FragmentRows, right: FragmentRows, join: Callable[[Any, Any], FragmentRows]
 ) -> FragmentRows:
     """Return what AND or OR makes of two sets of rows."""

@@ -172,12 +172,12 @@ class FragmentReuse:
         Args:
             version: The version of the table that the index was built from.
         """
-        left = [(group, gone) for group, gone in self._made if group.version >= version]
+        left = [(group, gone) for group, gone in self._compactions if group.version >= version]
         known = set(chain.from_iterable(group.old for group, _ in left))
         return all(map(known.issuperset, (gone for _, gone in left)))
 
     @cached_property
-    def _made(self) -> Sequence[tuple[_Group, Sequence[int]]]:
+    def _compactions(self) -> Sequence[tuple[_Group, Sequence[int]]]:
         """Each compaction, and those of its new fragments that are not in this version any more."""
         return [
             (group, group.new_ids[~is_among(group.new_ids, self._fragments)].tolist())

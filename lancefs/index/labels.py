@@ -75,7 +75,7 @@ class LabelList:
         return test.contents_suffice
 
     def pages_for(self, test: ColumnTest) -> Ints | None:
-        """Return the positions of the items to read for a test; None where it cannot be told."""
+        """Return the positions of the items to read for a test; None if it has no answer."""
         if test.contents is None or (test.keeps_null and not self._has_nulls):
             return None
         data_type = test.data_type

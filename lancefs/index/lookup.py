@@ -1,4 +1,4 @@
-"""Looking a filter up in the indices of a version: which rows may pass, or that a scan must tell.
+"""Looking up a filter in the indices of a version: the rows that may pass it.
 
 Indices only ever narrow a scan. What cannot be answered (an unknown kind or version, a missing or
 damaged file, a condition that no index knows, fragments that no segment covers) is scanned.

@@ -1,4 +1,4 @@
-"""NGRAM indices: for each three letters or digits in a row, the texts that hold them.
+"""NGRAM indices: for each trigram of letters or digits, the rows whose strings contain it.
 
 Lance makes texts lower case and takes accents away before it looks for the three. Windows of a
 wanted text are used only if they are ASCII letters and digits already: a text that holds the wanted
@@ -78,7 +78,7 @@ class NGram:
         return False
 
     def pages_for(self, test: ColumnTest) -> Ints | None:
-        """Return the positions of the tokens to read for a test; None where it cannot be told."""
+        """Return the positions of the tokens to read for a test; None if it has no answer."""
         data_type = test.data_type
         is_text = pa.types.is_string(data_type) or pa.types.is_large_string(data_type)
         if not is_text or test.contents is None:

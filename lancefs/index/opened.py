@@ -1,4 +1,4 @@
-"""Open segments of indices: a process opens each once, and keeps it within a budget of memory."""
+"""A process-wide cache of open index segments, within a memory budget."""
 
 from __future__ import annotations
 

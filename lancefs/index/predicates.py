@@ -1,4 +1,4 @@
-"""What an index is asked: tests of single columns, joined by AND and OR.
+"""Predicates that indices can answer: tests of single columns, joined by AND and OR.
 
 A predicate never has to be the whole filter: the rows that it names are a superset of those that
 pass, and the scan evaluates the filter itself on them.

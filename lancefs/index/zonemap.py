@@ -61,7 +61,7 @@ class ZoneMap(Zones):
         return len(self._starts) * _ZONE_BYTES * (1 + boxed) + _READER_BYTES
 
     def pages_for(self, test: ColumnTest) -> Ints | None:
-        """Return the zones that may hold values that pass a test; None where it cannot be told."""
+        """Return the zones that may hold values that pass a test; None if it has no answer."""
         if test.intervals is None or test.data_type != self.data_type:
             return None
         wanted = self._overlapping(test.intervals) if test.intervals else np.zeros_like(self._known)

@@ -64,7 +64,7 @@ class Zones(ABC):
 
     @abstractmethod
     def pages_for(self, test: ColumnTest) -> Ints | None:
-        """Return the zones that may hold values that pass a test; None where it cannot be told."""
+        """Return the zones that may hold values that pass a test; None if it has no answer."""
 
     def rows_in(self, pages: Ints) -> int:
         """Return how many rows zones have."""

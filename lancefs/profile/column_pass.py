@@ -1,4 +1,4 @@
-"""One column on the way through its values, and what is known of it in the end."""
+"""One column during a profiling pass: its accumulators, and the profile in the end."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SpreadPass:
     def ends(self) -> list[Any]:
         """The least and the greatest value; None for both where there is none."""
         found = self._extremes.values()
-        return [None, None] if found is None else _shown(found, self._type)
+        return [None, None] if found is None else _to_python(found, self._type)
 
     def spread(self) -> Spread | None:
         """Return what is known of the values; None where there are none."""
@@ -85,7 +85,7 @@ class SpreadPass:
         if not len(ordered):
             return {}
         places = [max(int(np.ceil(share * len(ordered))) - 1, 0) for share in PROBABILITIES]
-        values = _shown(ordered.take(array_of(places, pa.int64())), self._type)
+        values = _to_python(ordered.take(array_of(places, pa.int64())), self._type)
         return dict(zip(PROBABILITIES, values, strict=True))
 
     def _histogram(self, ordered: pa.Array) -> Histogram | None:
@@ -115,7 +115,7 @@ class SpreadPass:
         assert ends is not None
         least, greatest = ends.to_pylist()
         whole = [min(max(round(number), least), greatest) for number in numbers]
-        return _shown(array_of(whole, ends.type), self._type)
+        return _to_python(array_of(whole, ends.type), self._type)
 
 
 class ColumnPass:
@@ -203,7 +203,7 @@ class ColumnPass:
         if self._values is not None:
             least, greatest = self._values.ends
         elif (found := self._extremes.values()) is not None:
-            least, greatest = _shown(found, self._type)
+            least, greatest = _to_python(found, self._type)
         return ColumnProfile(
             name=self.name,
             type=self._shown_type,
@@ -237,7 +237,7 @@ class ColumnPass:
         return self._top_values(in_order(counts).slice(0, _MAX_FREQUENT), len(sample)), False
 
     def _top_values(self, counts: pa.Table, rows: int) -> tuple[TopValue, ...]:
-        values = _shown(counts["value"].combine_chunks(), self._type) if len(counts) else []
+        values = _to_python(counts["value"].combine_chunks(), self._type) if len(counts) else []
         shares = [count / rows for count in counts["count"].to_pylist()]
         return tuple(
             TopValue(value, round(share * self._rows), share)
@@ -253,7 +253,7 @@ def _frequent(counts: pa.Table) -> pa.Table:
     return counts.slice(0, min(max(repeated, _MAX_TOP), _MAX_FREQUENT))
 
 
-def _shown(stored: pa.Array, data_type: pa.DataType) -> list[Any]:
+def _to_python(stored: pa.Array, data_type: pa.DataType) -> list[Any]:
     """Return values of `as_stored` as Python values."""
     if isinstance(stored, pa.ChunkedArray):
         stored = pa.concat_arrays(stored.chunks)

@@ -1,4 +1,4 @@
-"""Reading a table once, and telling what the values of its columns are like."""
+"""Profiling the columns of a table in one pass."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def describe(
     random, rows = np.random.default_rng(_SEED), 0
     with closing(Hasher()) as hasher:
         groups = grouped(scanner.to_batches(), _ROWS_AT_ONCE, _BYTES_AT_ONCE)
-        for batch in map(_joined, groups):
+        for batch in map(_join_batches, groups):
             rows += batch.num_rows
             _add(batch, columns, hasher, random)
             if on_rows is not None:
@@ -144,7 +144,7 @@ def _add(
         column.add_hashes(hashes)
 
 
-def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+def _join_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
     first = batches[0]

@@ -1,4 +1,4 @@
-"""How many different values there are, by the least hashes (k minimum values).
+"""Estimating the number of distinct values by the smallest hashes (k minimum values).
 
 Hashes spread evenly. If the k-th least of them lies at a share x of their range, there are about
 (k - 1) / x different ones. DuckDB hashes the values.

@@ -1,1 +1,1 @@
-"""Scans: filters, how many rows are read together, and reading them in order."""
+"""Scans: evaluating filters, choosing morsel lengths, and decoding columns in order."""

@@ -1,4 +1,4 @@
-"""Passing over small fragments by the ranges of their values, all of a version compared at once.
+"""Skipping small fragments by their value ranges, compared for all fragments at once.
 
 A table may have thousands of fragments of a few rows each. What scans have seen of a column of
 theirs (`value_ranges`) is gathered once for a version, as columns of numbers. Then no reader is

@@ -1,4 +1,4 @@
-"""Filters on half floats, which Arrow does not compare: as floats, which hold all their values."""
+"""Filters on half floats, which Arrow cannot compare: both sides are widened to floats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holding an index to what it says: a row that it names for a condition must pass the condition.
+"""Verifying an index: each row that it returns for a condition must pass the condition.
 
 A row that does not pass proves that the index has a wrong row number or a wrong value, and then it
 may lack other rows that do pass.

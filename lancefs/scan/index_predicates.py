@@ -1,4 +1,4 @@
-"""A filter as what an index can be asked: tests of single columns, joined by AND and OR.
+"""Converting a filter to a predicate that indices can answer.
 
 NOT is pushed down to the tests, which is right for three-valued logic: NOT (a AND b) is true where
 NOT a or NOT b is true. A part that cannot be analysed limits nothing.

@@ -1,4 +1,4 @@
-"""What the indices of a version say of the filter of one scan, asked at most once."""
+"""The answer of a version's indices to the filter of one scan, looked up at most once."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class IndexUse:
     def answer(self) -> Answer | None:
         """What the indices say of the filter; None if they cannot be asked."""
         if self._answer is None:
-            asks = not self.is_part and None not in self._asked
+            asks = not self.is_part and None not in self._indices_and_predicate
             with opening_files(self._version) if asks else nullcontext():
                 self._answer = (self._ask(),)
         return self._answer[0]
@@ -66,7 +66,7 @@ class IndexUse:
         Args:
             error: Says which segments did.
         """
-        indices, _ = self._asked
+        indices, _ = self._indices_and_predicate
         assert indices is not None
         for segment in error.claim.segments:
             indices.give_up(segment, CorruptFile(str(error)))
@@ -82,7 +82,7 @@ class IndexUse:
         Args:
             own: The fragments that are read.
         """
-        indices, _ = self._asked
+        indices, _ = self._indices_and_predicate
         answer = self.answer
         if not self.is_part or indices is None or answer is None or answer.candidates is None:
             return own
@@ -93,13 +93,13 @@ class IndexUse:
 
     def note_tested(self, fragments: Sequence[FragmentReader]) -> None:
         """Remember that the rows named in these fragments pass."""
-        indices, _ = self._asked
+        indices, _ = self._indices_and_predicate
         answer = self.answer
         if fragments is self._version.readers and indices is not None and answer is not None:
             indices.note_tested(answer)
 
     def _ask(self) -> Answer | None:
-        indices, predicate = self._asked
+        indices, predicate = self._indices_and_predicate
         if indices is None or predicate is None:
             return None
         if not self.is_part:
@@ -115,7 +115,7 @@ class IndexUse:
             MissingFile: A deletion file is gone.
             CorruptFile: A deletion file is damaged.
         """
-        indices, predicate = self._asked
+        indices, predicate = self._indices_and_predicate
         if indices is None or predicate is None or self.is_part:
             return None
         from lancefs.index.counting import count_rows
@@ -124,7 +124,7 @@ class IndexUse:
         return count_rows(indices, predicate, lambda number: readers[positions[number]])
 
     @cached_property
-    def _asked(self) -> tuple[TableIndices | None, Predicate | None]:
+    def _indices_and_predicate(self) -> tuple[TableIndices | None, Predicate | None]:
         """The indices of the version and what they can be asked; None for what there is not."""
         if self._version.manifest.index_section is None:
             return None, None

@@ -1,4 +1,4 @@
-"""Filters, understood once: they are kept as long as their version is open.
+"""A cache of parsed filters for each open version.
 
 The same question is often asked again and again of an open dataset. To parse a text, to check it
 against the columns and to see what indices can be asked took a quarter of the time of a look-up.

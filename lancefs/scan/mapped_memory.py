@@ -1,4 +1,4 @@
-"""Memory that mapped local files take, given back before it grows.
+"""Releasing the memory of mapped local files before it grows.
 
 The pages of a mapped file that were touched count as memory of the process, also those of fragments
 that are read no more, since the readers of many fragments stay open.

@@ -1,4 +1,4 @@
-"""Few rows that indices, or a filter on row ids, name: read at once, without planning morsels.
+"""Reading few rows that indices or a filter on row ids select, without planning morsels.
 
 A look-up finds a few rows of some fragments. To cut fragments into morsels, to choose their lengths
 and to start threads for them takes longer than to read such rows.

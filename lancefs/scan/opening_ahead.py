@@ -1,4 +1,4 @@
-"""Files of a small remote table that are opened while indices are read, which tell the rows."""
+"""Opening the files of a small remote table while its indices are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The forms in which a scan may return columns in place of their values."""
+"""The forms in which a scan can return a column: values, dictionary, validity, 64-bit decimals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many rows a scan decodes together: as many as fill a budget of bytes, as far as is known."""
+"""Choosing how many rows a scan decodes together, so that they fill a budget of bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of a pickled expression of Arrow, which has no other API for what it is made of.
+"""Reading the pickled form of an Arrow expression, since Arrow has no API for its structure.
 
 The pickled form is an Arrow file. Its columns are literals and options; the metadata of its schema
 are the steps, of which many have the same key, so that a dictionary of them loses some.

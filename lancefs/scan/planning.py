@@ -1,4 +1,4 @@
-"""Which rows of its fragments a scan reads, and in which morsels.
+"""Planning a scan: which rows of its fragments it reads, and in which morsels.
 
 Rows that cannot pass the filter are left out as far as that is known without reading columns: row
 ids and addresses that the filter names, the indices of the table, what earlier scans have seen of

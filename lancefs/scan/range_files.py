@@ -1,4 +1,4 @@
-"""Ranges of values on disk, so that queries of other processes pass over rows, too.
+"""Value ranges on disk, with which other processes can skip rows.
 
 A table has one file, named by the digest of its directory. It holds what scans have seen of the
 columns of each data file (`value_ranges`), with the identity of the file: device, number, size and

@@ -1,4 +1,4 @@
-"""What a scan is to read."""
+"""`ScanRequest`: everything that a scan needs to know before it reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of a row that Arrow lacks, as functions that Arrow's expressions call.
+"""Functions of a row that Arrow lacks, registered as Arrow compute functions.
 
 Arrow registers a function for exact types and for the life of the process, so that each is
 registered when a filter first needs it.

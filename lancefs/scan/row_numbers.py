@@ -1,4 +1,4 @@
-"""Rows that are named by numbers: positions and row ids as callers give them."""
+"""Positions and row ids as callers pass them, checked and converted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoding morsels in threads ahead of their consumer, as far as memory allows, where that pays."""
+"""Decoding morsels in threads ahead of the consumer, within a memory budget."""
 
 from __future__ import annotations
 

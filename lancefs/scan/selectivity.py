@@ -1,4 +1,4 @@
-"""Which share of the rows passes a filter, estimated from a sample of the columns that it reads.
+"""Estimating the selectivity of a filter from a sample of the columns that it reads.
 
 Tables have no statistics. The sample is runs of rows at places spread evenly over the table, so
 that it also tells whether the rows that are left out lie together, as in sorted columns. It is read

@@ -1,4 +1,4 @@
-"""The numbers that a scan is tuned by, each with what it trades."""
+"""`ScanSettings`: the tuning parameters of a scan, each with its trade-off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparisons of casts in SQL text, as comparisons of what is cast.
+"""Rewriting comparisons of casts in SQL text as comparisons of the column itself.
 
 `CAST(id AS string) = '5'` is true where `id = 5` is. To compare numbers as they are stored takes a
 fraction of the time of casting all of them, and indices and ranges of values are asked for them.

@@ -1,4 +1,4 @@
-"""The least and greatest values of columns, by zones of rows, as scans with filters have seen them.
+"""Zone maps in memory: minimum and maximum values by zone, as earlier filtered scans found them.
 
 Data files have no statistics. A scan that decodes a column for its filter keeps the range of values
 in each zone, so that the next filter on the column skips zones, and whole fragments, in which no

@@ -1,1 +1,1 @@
-"""Searches: the rows that answer a query best, in the order of how well they do."""
+"""Searches: the rows that match a query best, ranked."""

@@ -1,4 +1,4 @@
-"""The nearest rows of those that a search has looked at, however many these are."""
+"""Keeping the nearest rows of a vector search in bounded memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows with scores: the best of them, and how those of several queries are joined."""
+"""Rows with scores: top-k selection, and combining the results of several queries."""
 
 from __future__ import annotations
 

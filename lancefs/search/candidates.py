@@ -1,4 +1,4 @@
-"""The rows of a segment of an index that are nearest to a query, by what the index stores.
+"""The candidate rows of an index segment, nearest to a query by the stored vectors or codes.
 
 A segment may name rows that are deleted, or that it does not cover any more. Only the nearest rows
 are looked for in the table, and more of them where too few are left.

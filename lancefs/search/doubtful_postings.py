@@ -1,4 +1,4 @@
-"""Whether postings that may be those of other tokens are right: some texts are looked at.
+"""Checking the postings of old indices, which may belong to other tokens, against some texts.
 
 Releases of Lance up to 0.22 could write the postings of one token where those of another one belong
 when a compaction moved rows ("full text search index may be corrupted after remapping", mended in

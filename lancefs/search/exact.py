@@ -1,4 +1,4 @@
-"""Exact vector search: the vectors of all rows that may count are read and compared."""
+"""Exact vector search: the vectors of all rows that pass the filter are read and compared."""
 
 from __future__ import annotations
 

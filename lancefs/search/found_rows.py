@@ -1,4 +1,4 @@
-"""Which rows a search may find, and the columns that are read of those that it found."""
+"""Restricting which rows a search may find, and reading the columns of those that it found."""
 
 from __future__ import annotations
 

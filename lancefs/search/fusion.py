@@ -1,4 +1,4 @@
-"""How the rows of a vector search and of a text search become one ranking."""
+"""Fusing the results of a vector search and a text search into one ranking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`HybridSearch`: the rows that answer best by their vectors and by their texts."""
+"""`HybridSearch`: the rows that match best by their vectors and by their texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vector search by an index: candidates by what the index stores, then exact where that is wanted.
+"""Vector search by an index: candidates by stored vectors or codes, optionally refined exactly.
 
 Rows that no segment covers are compared one by one. Distances of an index are not exact, so that
 all candidates are compared exactly then.

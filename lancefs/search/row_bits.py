@@ -1,4 +1,4 @@
-"""A set of rows that takes a bit for each row of a table, about, or 8 bytes for each of its own."""
+"""A set of row ids: a bitmap where the ids are dense, a sorted array otherwise."""
 
 from __future__ import annotations
 

@@ -114,9 +114,9 @@ class TextColumn:
         )
         self._check_doubtful()  # also the tokens that fuzzy words stand for
         self.notes.append(f"tokens: {' '.join(sorted(self._wanted)) or 'none'}")
-        of_index = self._known(is_indexed=True)
+        of_index = self._known_statistics(is_indexed=True)
         is_all = all(source.is_indexed for source in self._sources)
-        self._statistics = of_index, of_index if is_all else self._known(is_indexed=None)
+        self._statistics = of_index, of_index if is_all else self._known_statistics(is_indexed=None)
         self._allowed = self._find_allowed() if is_filtered else None
 
     def _choose(
@@ -239,7 +239,7 @@ class TextColumn:
             left -= len(groups[-1])
         return groups
 
-    def _known(self, is_indexed: bool | None) -> Statistics:
+    def _known_statistics(self, is_indexed: bool | None) -> Statistics:
         """Return what is known of the documents of the index, or of all for None."""
         statistics = Statistics()
         for source in self._sources:

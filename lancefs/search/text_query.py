@@ -1,4 +1,4 @@
-"""What a full-text search is asked: queries of words, and how several of them are joined.
+"""Full-text queries: words, phrases, and their combinations.
 
 The classes have the names and arguments of those of Lance's own package, `lance.query`.
 """

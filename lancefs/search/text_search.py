@@ -1,4 +1,4 @@
-"""`TextSearch`: the rows whose texts fit best to a query."""
+"""`TextSearch`: the rows whose texts match a query best."""
 
 from __future__ import annotations
 

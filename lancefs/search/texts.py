@@ -1,4 +1,4 @@
-"""Documents that no index has: the texts of rows are read and split into tokens."""
+"""Texts that no index covers: they are read and split into tokens."""
 
 from __future__ import annotations
 

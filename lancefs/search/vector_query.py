@@ -1,4 +1,4 @@
-"""What a vector search is asked: a column, query vectors, and which of the nearest rows."""
+"""`VectorQuery`: a column, query vectors, and which of the nearest rows are wanted."""
 
 from __future__ import annotations
 
@@ -159,15 +159,15 @@ def _vectors(
     A missing value counts as 0, as in the vectors of the table.
     """
     if isinstance(q, pa.Scalar | pa.Array | pa.ChunkedArray):
-        q = _flat(q) if _is_flat(q) else _listed(q)
+        q = _flat(q) if _is_flat(q) else _to_python(q)
     try:
-        given = _given(q)
+        given = _to_array(q)
         with np.errstate(all="ignore"):
             vectors = given.astype(dtype)  # as the vectors that it is compared with
     except (ValueError, TypeError, OverflowError) as error:
         raise TypeError(
-            f"the query vector is {_shown(q)}; a vector of numbers, or several of one length, was "
-            "expected"
+            f"the query vector is {_shorten(q)}; a vector of numbers, or several of one length, "
+            "was expected"
         ) from error
     if given.ndim not in (1, 2) or not len(given):
         raise ValueError(
@@ -181,13 +181,13 @@ def _vectors(
         )
     if dtype == np.uint8 and not np.array_equal(vectors, given):
         raise ValueError(
-            f"the query vector is {_shown(q)}; whole numbers from 0 to 255 were expected"
+            f"the query vector is {_shorten(q)}; whole numbers from 0 to 255 were expected"
         )
     rows = vectors.reshape(-1, dimension).astype(working_type(dtype))
     return np.ascontiguousarray(rows), given.ndim == 2
 
 
-def _given(q: QueryVectors) -> Vectors:
+def _to_array(q: QueryVectors) -> Vectors:
     """Return a query as an array of NumPy.
 
     Raises:
@@ -213,11 +213,11 @@ def _is_flat(q: Any) -> bool:
     return not isinstance(q, pa.Scalar) and pa.types.is_primitive(q.type)
 
 
-def _listed(q: Any) -> object:
+def _to_python(q: Any) -> object:
     return q.as_py() if isinstance(q, pa.Scalar) else q.to_pylist()
 
 
-def _shown(q: object) -> str:
+def _shorten(q: object) -> str:
     text = " ".join(repr(q).split())
     return text if len(text) <= 80 else text[:80] + "…"
 

@@ -1,4 +1,4 @@
-"""Files of the tree as answers: whole or a range, in parts that threads read."""
+"""Serving files of the tree over HTTP: whole or a range, read by threads in parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request must pass before it is answered: its method, the token, and how many there are."""
+"""Admission of requests: method, token, and the number of concurrent requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that are not what was asked for: one line of text, without secrets and local paths."""
+"""Error responses: one line of text, without secrets and local paths."""
 
 from __future__ import annotations
 

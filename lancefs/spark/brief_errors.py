@@ -1,4 +1,4 @@
-"""Errors of lancefs as Spark shows them: Spark prints the whole way that an error came.
+"""Errors of lancefs without Python tracebacks, which Spark would print in full.
 
 Our own frames, and the errors that ours were made of, mean nothing to the user who runs a query.
 """

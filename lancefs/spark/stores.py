@@ -1,4 +1,4 @@
-"""Addresses that mean the same on every machine, and the stores behind them."""
+"""URLs and paths that mean the same on every machine, and the stores behind them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Garbage in the Python processes of Spark, which collect it after every task.
+"""Cheaper garbage collection in the Python workers of Spark, which collect after every task.
 
 PySpark's daemon (`pyspark/daemon.py`) calls `gc.collect()` in a process before the process takes
 its next task. That looks at all objects of all imported modules: 35 ms, where reading a million

@@ -1,4 +1,4 @@
-"""Decoders that do no I/O: what they read is asked for in rounds.
+"""`Reads`: decoders that do no I/O but yield the byte ranges that they need, in rounds.
 
 A decoder is a generator (`Reads`) that yields the byte ranges it needs next, gets their bytes sent
 in, and returns its result. `run` drives many decoders at once, so that the ranges which all columns

@@ -1,4 +1,4 @@
-"""One budget for things that many owners hold: the least recently used ones are let go.
+"""One budget for resources of many owners: the least recently used ones are released.
 
 The owners are datasets, filesystems, connections; what they hold are mapped files or readers, which
 can be had again at any time. There are no locks: a thread that holds one may be forked away.

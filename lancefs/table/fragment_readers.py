@@ -52,24 +52,24 @@ class _OpenReaders:
         return self.files.store.root
 
     def reader(self, fragment: Fragment) -> FragmentReader:
-        return self._known(fragment) or self._made(fragment).keep()
+        return self._find(fragment) or self._make(fragment).keep()
 
     def passing_reader(self, fragment: Fragment) -> FragmentReader:
         """Return a reader for one pass over all fragments.
 
         Of many fragments it is kept only from when it opens a file, or knows deleted rows.
         """
-        return self._known(fragment) or (
-            self._made(fragment) if self.is_long else self._made(fragment).keep()
+        return self._find(fragment) or (
+            self._make(fragment) if self.is_long else self._make(fragment).keep()
         )
 
-    def _known(self, fragment: Fragment) -> FragmentReader | None:
+    def _find(self, fragment: Fragment) -> FragmentReader | None:
         reader = self._kept.get(fragment.id)
         if reader is not None:
             READERS.use(reader)
         return reader
 
-    def _made(self, fragment: Fragment) -> FragmentReader:
+    def _make(self, fragment: Fragment) -> FragmentReader:
         return FragmentReader(self.files, fragment, self._fields, self._kept)
 
     def close(self) -> None:

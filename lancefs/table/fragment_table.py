@@ -1,4 +1,4 @@
-"""The fragments of a version as a table of numbers; objects are made of those that are looked at.
+"""The fragments of a version as columns of numbers; objects are made on demand.
 
 A table may have a hundred thousand fragments, and a read may want one row of one of them.
 """

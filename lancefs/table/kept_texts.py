@@ -1,8 +1,8 @@
-"""Columns of strings with few values, kept in memory as the position of each row's value.
+"""An in-memory cache of string columns with few distinct values, as dictionary indices.
 
 Writers store such a column without dictionaries where another encoding takes fewer bytes. An engine
-that groups by one again and again can have it kept: scans that return it dictionary-encoded then
-note what they decode, and scans after them decode nothing.
+that groups by one repeatedly can have it cached: the next scans that return it dictionary-encoded
+fill the cache, and scans after them decode nothing.
 """
 
 from __future__ import annotations

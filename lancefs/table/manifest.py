@@ -137,8 +137,8 @@ def read_manifest(file: File) -> Manifest:
     with locating(file.url):
         data, position = _read_message(file)
         if len(data) > _SHARED_BYTES:
-            return _parsed(data, position, file.path, file.url)
-        return _known(data, position, file.path, file.url)
+            return _parse(data, position, file.path, file.url)
+        return _parse_cached(data, position, file.path, file.url)
 
 
 def read_timestamp(file: File) -> datetime:
@@ -263,11 +263,11 @@ def _length(data: bytes) -> int:
 
 
 @lru_cache(maxsize=64)  # a program that asks a little of a table opens it each time
-def _known(data: bytes, position: int, path: str, url: str) -> Manifest:
-    return _parsed(data, position, path, url)
+def _parse_cached(data: bytes, position: int, path: str, url: str) -> Manifest:
+    return _parse(data, position, path, url)
 
 
-def _parsed(data: bytes, position: int, path: str, url: str) -> Manifest:
+def _parse(data: bytes, position: int, path: str, url: str) -> Manifest:
     """Return the manifest whose message is at a position of a file."""
     parsed = parse_manifest(data)
     message = parsed.message

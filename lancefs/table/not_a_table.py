@@ -1,4 +1,4 @@
-"""What a path is that was taken for a table, and what to do with it."""
+"""Errors for paths that are no Lance table: what is there, and what to do with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept for each open version, by those that read it again and again."""
+"""A cache with one entry for each open version."""
 
 from __future__ import annotations
 

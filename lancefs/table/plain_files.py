@@ -1,7 +1,7 @@
-"""The data files of small fragments that have one each, alike, read without an object for each.
+"""Reading small fragments with one data file of the same structure, without an object for each.
 
-Small appends leave a hundred thousand fragments. What is read of them is the same for all, so the
-table of the manifest's data files (`Fragments.data_files`) says all that is needed.
+Small appends leave a hundred thousand fragments. They are all read in the same way, so that the
+table of the manifest's data files (`Fragments.data_files`) is enough to read them.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ class RowIndex:
                         (start + first, end + first)
                         for start, end in segment.rows_between(low, high)
                     )
-        return {key: _joined(parts) for key, parts in ranges.items() if parts}
+        return {key: _merge_ranges(parts) for key, parts in ranges.items() if parts}
 
     def ranges_of_addresses(self, intervals: Sequence[Interval]) -> dict[int, list[RowRange]]:
         """Return the ranges of the rows whose addresses are in intervals; see `ranges_of_ids`."""
@@ -225,7 +225,7 @@ def _check_unique(rows: Sequence[Found], ids: UInts) -> None:
         )
 
 
-def _joined(ranges: Sequence[RowRange]) -> list[RowRange]:
+def _merge_ranges(ranges: Sequence[RowRange]) -> list[RowRange]:
     """Return ranges in ascending order, those that touch or overlap as one."""
     joined: list[RowRange] = []
     for start, end in sorted(ranges):

@@ -101,11 +101,11 @@ def list_versions(store: Store, with_sizes: bool = True) -> VersionList:
         CorruptFile: Both naming schemes occur, so that the latest version is undefined.
         ReadFailed: The store refused or failed.
     """
-    names, infos = _listed(store, with_sizes)
+    names, infos = _list_files(store, with_sizes)
     return VersionList(_in_order(store, names), infos)
 
 
-def _listed(
+def _list_files(
     store: Store, with_sizes: bool
 ) -> tuple[Sequence[str], Mapping[str, Mapping[str, object]]]:
     """Return the names of the files beside manifests, and what the listing says of each."""
@@ -192,7 +192,7 @@ def _described(file: VersionFile, info: Mapping[str, object]) -> VersionFile:
 
 def latest(store: Store) -> VersionFile:
     """Return the newest version of a table, with one listing; raises as `list_versions` does."""
-    names, infos = _listed(store, with_sizes=False)
+    names, infos = _list_files(store, with_sizes=False)
     newest = _newest(names)
     return VersionList(_in_order(store, names) if newest is None else [newest], infos)[-1]
 

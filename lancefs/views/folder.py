@@ -1,4 +1,4 @@
-"""Directories that are not tables: those above tables, so that a user can walk to the tables."""
+"""Directories above tables, through which a user can walk to the tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cached listings that expire by a clock that nobody sets."""
+"""A cache of directory listings that expires by the monotonic clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where paths of `LanceFileSystem` lead: to a node of the tree, and to a version."""
+"""Resolving paths of `LanceFileSystem`: the node of the tree, and the version."""
 
 from __future__ import annotations
 

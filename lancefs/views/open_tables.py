@@ -1,4 +1,4 @@
-"""Tables as the filesystem sees them: which versions there are, and each version opened once."""
+"""Tables as the filesystem sees them: their versions, each opened once."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_conditions_are_translated_as_by_duckdb(
         assert predicates.to_arrow_expression(condition, schema).equals(expected), (
             condition.fragment()
         )
-        known = predicates._known(condition, schema)
+        known = predicates._translate(condition, schema)
         assert known is not None
         assert known.equals(expected)
 

@@ -1,4 +1,4 @@
-"""What a page is asked for: a version of a table, and the query of the URL."""
+"""The request for a page: a version of a table, and the query of the URL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that JSON has another form of than their Python values tell: their types decide."""
+"""Values as JSON, where their Arrow type decides the form."""
 
 from __future__ import annotations
 

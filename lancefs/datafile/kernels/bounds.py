@@ -1,4 +1,4 @@
-"""The least and the greatest texts of zones, by their first bytes.
+"""The minimum and maximum strings of zones, by their first bytes.
 
 The key of a text is its first 32 bytes, with zeros behind a shorter one. Keys order as the texts
 do, byte by byte, but that texts with the same key may differ.

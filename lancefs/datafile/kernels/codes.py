@@ -1,4 +1,4 @@
-"""Sums of the numbers that codes choose from tables, and these tables."""
+"""Distances of product-quantized codes: sums of the table entries that codes select."""
 
 from __future__ import annotations
 

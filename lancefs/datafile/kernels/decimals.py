@@ -1,4 +1,4 @@
-"""Decimals of 128 bits that take no more than 64."""
+"""Narrowing decimals from 128 bits to 64."""
 
 from __future__ import annotations
 

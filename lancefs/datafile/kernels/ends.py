@@ -1,4 +1,4 @@
-"""Where strings and lists end, as data files 2.0 store it (docs: `encodings_v2_0.proto`).
+"""End offsets of strings and lists as data files 2.0 store them (`encodings_v2_0.proto`).
 
 A row begins where the row before it ends, the first row of a page at 0. A number is added to the
 ends of nulls, which is greater than any end.

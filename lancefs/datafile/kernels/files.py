@@ -1,4 +1,4 @@
-"""Whole small files of one directory, and what tells them from others.
+"""Reading whole small files of one directory, with the metadata that identifies their contents.
 
 Of thousands of small files, the calls of the system take less time than Python takes to make them.
 """

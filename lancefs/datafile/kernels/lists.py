@@ -1,4 +1,4 @@
-"""The repetition and definition levels of lists, made into offsets and validity."""
+"""Offsets and validity of lists from repetition and definition levels."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Strings that are one of some texts."""
+"""Membership of strings in a set of strings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strings that hold a text."""
+"""Substring search in strings."""
 
 from __future__ import annotations
 

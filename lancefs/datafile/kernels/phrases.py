@@ -1,4 +1,4 @@
-"""Documents that several tokens have, and the places of words that follow each other in them."""
+"""Intersection of the documents of several tokens, and phrase matching by their positions."""
 
 from __future__ import annotations
 

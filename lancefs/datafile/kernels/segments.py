@@ -1,4 +1,4 @@
-"""Segments of a buffer, joined."""
+"""Joining segments of a buffer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors that are compared: differences, products, and bits that differ.
+"""Comparing vectors: squared differences, dot products and Hamming distances.
 
 Sums of floats depend on their order. Here 16 sums are kept apart, of which each takes every 16th
 number of a vector, and are added by halves in the end: an order that instructions for several

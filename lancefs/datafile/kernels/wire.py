@@ -1,4 +1,4 @@
-"""Messages in protobuf's wire format, read without protobuf, as far as they are known to be sound.
+"""Reading messages in protobuf's wire format without protobuf, if they have the known structure.
 
 Bytes are only passed over if protobuf is sure to accept them. The twin is `wire.h`.
 

@@ -1,4 +1,4 @@
-"""Plain pages of data files 2.0: what their descriptions tell.
+"""Plain pages of data files 2.0, recognized by their descriptions.
 
 Plain are pages of flat values and of strings, also those compressed with FSST or with a dictionary,
 whose buffers are not compressed, and whose validity is stored as bits.

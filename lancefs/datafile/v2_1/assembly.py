@@ -396,8 +396,10 @@ def _ids_of_leaves(field: Field, leaves: Mapping[int, LeafRows]) -> Iterator[int
 
 def _are_alike(one: Unravelled, other: Unravelled | None) -> bool:
     """Whether two leaves have the same lists of a field around both."""
-    return other is not None and one.length == other.length and _same(one.offsets, other.offsets)
+    return (
+        other is not None and one.length == other.length and _are_equal(one.offsets, other.offsets)
+    )
 
 
-def _same(one: Array | None, other: Array | None) -> bool:
+def _are_equal(one: Array | None, other: Array | None) -> bool:
     return one is other or (one is not None and other is not None and np.array_equal(one, other))

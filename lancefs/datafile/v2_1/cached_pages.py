@@ -1,4 +1,4 @@
-"""What kernels need of pages beside their plans, as dictionaries; cached once rows are read."""
+"""Decoded parts of pages that kernels need, such as dictionaries, cached for the next rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many rows kernels read quicker than the page-by-page path does (2.0 and later).
+"""Limits on rows up to which kernels are faster than the page-by-page path (2.0 and later).
 
 The page-by-page path costs Python some time for each leaf, and some hundred microseconds for each
 range of rows, however few these are; for many rows of a column, whole pages are quicker.

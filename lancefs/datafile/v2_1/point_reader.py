@@ -1,4 +1,4 @@
-"""Readers of data files of which kernels read a few rows of many leaves at once (2.0 and later)."""
+"""Base of readers whose kernels read a few rows of many leaf columns at once (2.0 and later)."""
 
 from __future__ import annotations
 

@@ -347,7 +347,8 @@ def _take(reading: Reading, leaves: range) -> tuple[Bytes, list[_LeafValues], in
     out, numbers = take_points(reading.pieces, pages, memory.leaves, reading.rows, memory.size)
     *nulls, seen, places = numbers.tolist()
     buffer, first_rows = pa.py_buffer(out), pages[:, PageColumn.FIRST_ROW]
-    told = len(reading.counts) - len(reading.valid)  # leaves of which levels tell what is valid
+    # Leaves whose validity is in the levels of their pages; the others have a mask of their own.
+    by_levels = len(reading.counts) - len(reading.valid)
     found = []
     for leaf, length, null, own in zip(
         leaves, memory.lengths.tolist(), nulls, memory.leaves.tolist(), strict=True
@@ -357,7 +358,7 @@ def _take(reading: Reading, leaves: range) -> tuple[Bytes, list[_LeafValues], in
         values = buffer.slice(start, length)
         valid = buffer.slice(valid_at, -(-number // 8)) if null else None
         at: tuple[int, int] | None = (start, valid_at if null else -1)
-        if leaf >= told and (mask := reading.valid[leaf - told]) is not None:
+        if leaf >= by_levels and (mask := reading.valid[leaf - by_levels]) is not None:
             null, valid, at = number - int(np.count_nonzero(mask)), bitmap(mask), None
         of_leaf = reading.plans[leaf], first_rows[first : first + count], rows, number
         found.append(_LeafValues(*of_leaf, null, values, valid, at))

@@ -168,7 +168,7 @@ def decode_small(files: SmallFiles, supported: Sequence[SupportedField], tables:
     try:
         # The number of rows is what the files tell, and no page was opened yet.
         reserve(count * bits // 8, len(data))
-        wanted = _wanted(files)
+        wanted = _wanted_rows(files)
         points = read_points([PointSource(PlanTable([*plans.values()]), wanted, data, 0)])
     except (CorruptFile, UnsupportedFeature) as error:
         return SmallRows({}, error)
@@ -190,7 +190,7 @@ def are_supported(versions: Ints) -> bool:
     return bool(((versions[:, 0] == major) & (minor >= first) & (minor <= last)).all())
 
 
-def _wanted(files: SmallFiles) -> Ints:
+def _wanted_rows(files: SmallFiles) -> Ints:
     """Return the wanted rows, among those of all files."""
     if files.ranges is None:
         return np.arange(int(files.rows.sum()))

@@ -1,4 +1,4 @@
-"""Words that are like a word: so many characters may be put in, left out or changed.
+"""Fuzzy matching: tokens within an edit distance of a word.
 
 A word is compared a character at a time: a state is a row of the table of edit distances, and the
 next one depends on the character alone. States are kept, so that a walk over all tokens mostly

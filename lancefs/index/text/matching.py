@@ -1,4 +1,4 @@
-"""Which documents a query of words finds, and their scores."""
+"""The documents that match a query of words, and their scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where tokens are in documents: the places of their words.
+"""Token positions in documents.
 
 Format page: full-text index (`docs/src/format/index/scalar/fts.md`).
 """

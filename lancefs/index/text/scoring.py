@@ -1,4 +1,4 @@
-"""BM25: how well a document fits to the tokens of a query.
+"""BM25 scores of documents.
 
 A score is the sum over the tokens of the query of what the rarity of the token says, times what its
 frequency in the document says, which counts less in long documents. All is computed with 32 bits.

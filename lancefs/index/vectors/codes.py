@@ -1,4 +1,4 @@
-"""How an index stores the vectors of its partitions: what each kind of storage offers.
+"""The interface of vector storage in index partitions.
 
 Each kind reads the columns of a partition into what it compares, and compares a query with that.
 

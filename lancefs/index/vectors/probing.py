@@ -1,4 +1,4 @@
-"""How many partitions a search looks at: those whose centroids are about as near as the nearest.
+"""How many partitions a search probes: those with centroids about as near as the nearest one.
 
 The numbers are those that Lance 14 was seen to use.
 """

@@ -1,4 +1,4 @@
-"""The kinds of storage of an index over vectors: the vectors as they are, or codes of fewer bits.
+"""The kinds of vector storage in an index: raw vectors, or quantized codes.
 
 Format page: vector indices (`docs/src/format/index/vector/index.md`).
 """

@@ -1,4 +1,4 @@
-"""What is in a fragment, as a short text: the same text, the same rows."""
+"""A digest of the content of a fragment: equal digests mean equal rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running pieces of work in Spark, with their progress shown."""
+"""Running tasks in Spark and showing their progress."""
 
 from __future__ import annotations
 

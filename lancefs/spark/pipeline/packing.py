@@ -1,4 +1,4 @@
-"""Which fragments share a task: consecutive ones of so many bytes together."""
+"""Packing consecutive fragments into tasks of about equal size in bytes."""
 
 from __future__ import annotations
 

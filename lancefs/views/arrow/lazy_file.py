@@ -150,9 +150,9 @@ class LazyFile(View):
             error: The contradiction.
 
         Raises:
-            ReadFailed: The reader was told of the other layout, by bytes or by the size.
+            ReadFailed: The reader has seen bytes, or the size, of the other layout.
         """
-        told = self._content().layout.size
+        wrong_size = self._content().layout.size
         if self._cache is not None:
             self._cache.discard(self.key[2])
         _CONTENTS.discard(lambda key: key == self.key)
@@ -161,9 +161,9 @@ class LazyFile(View):
         self._messages, self._bounds = {}, (-1, [])
         size = self._content().layout.size
         note_size(self.key, size)
-        if self._has_given_bytes or size != told:
+        if self._has_given_bytes or size != wrong_size:
             raise ReadFailed(
-                f"{error}; the layout cache told a layout of other values, which is removed: open "
+                f"{error}; the layout cache had a layout of other values, which is removed: open "
                 "the file anew"
             ) from error
 
