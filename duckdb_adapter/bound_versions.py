@@ -1,8 +1,8 @@
-"""The versions that Python relations read (`con.sql("SELECT …")`): the newest at their creation.
+"""The versions that Python relations, `con.sql("SELECT …")`, read: those at their creation.
 
-DuckDB captures what a name stood for when it makes a relation, all rows of the version, and looks
-for the name anew when the relation is run, for then there is a text. What the text uses of the
-table is to be read of the captured version.
+DuckDB captures the replacement of a name, all rows of the version, when it creates a relation. It
+resolves the name again when the relation is run, which is when its text is known. The rows that the
+text uses must then come from the captured version.
 """
 
 from __future__ import annotations

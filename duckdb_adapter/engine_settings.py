@@ -1,4 +1,4 @@
-"""DuckDB settings that affect which replacement of a table is valid."""
+"""DuckDB settings that decide whether, and by which rows, a table name may be replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packing consecutive fragments into tasks of about equal size in bytes."""
+"""Packing consecutive fragments into tasks of limited size in bytes."""
 
 from __future__ import annotations
 
