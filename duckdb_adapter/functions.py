@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from duckdb_adapter import metadata, searches
 from duckdb_adapter.duckdb_types import readable_table
+from duckdb_adapter.identifiers import quoted
 from duckdb_adapter.open_names import NamedTable, find_table, open_tables
-from duckdb_adapter.paths import quoted
 from duckdb_adapter.patterns import expand
 from duckdb_adapter.queries.scan_calls import SCAN, ScanCall, call_of
 from duckdb_adapter.searches import Arguments

@@ -10,8 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from duckdb_adapter.identifiers import fold
-from duckdb_adapter.paths import quoted
+from duckdb_adapter.identifiers import fold, quoted
 
 SCHEMA = "main"
 _QUOTED = '"((?:[^"]|"")*)"'

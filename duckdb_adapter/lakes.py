@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from duckdb_adapter.identifiers import literal, quoted
 from duckdb_adapter.lake_names import SCHEMA, LakeTable
-from duckdb_adapter.paths import literal, quoted
 from duckdb_adapter.storage import Storage
 from lancefs.errors import NotALanceTable
 from lancefs.storage import Store

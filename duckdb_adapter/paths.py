@@ -99,16 +99,6 @@ def parse_name(name: str) -> list[TableName]:
     return found
 
 
-def quoted(name: str) -> str:
-    """Return a name as an identifier in SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def literal(text: str) -> str:
-    """Return a text as a constant in SQL."""
-    return "'" + text.replace("'", "''") + "'"
-
-
 def options_for(url: str, options: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the storage options for a URL.
 

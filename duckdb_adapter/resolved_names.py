@@ -15,8 +15,8 @@ import pyarrow as pa
 from duckdb_adapter import functions
 from duckdb_adapter.engine_settings import BindContext
 from duckdb_adapter.frames import Source
+from duckdb_adapter.identifiers import quoted
 from duckdb_adapter.lake_names import LakeTable, parse_lake_name
-from duckdb_adapter.paths import quoted
 from duckdb_adapter.queries.all_rows import needs_all_rows
 from duckdb_adapter.queries.table_uses import StatementTable, TableUses, table_uses
 from duckdb_adapter.rewrites import restrict

@@ -12,9 +12,8 @@ from duckdb_adapter.bind_callback import REBINDS
 from duckdb_adapter.duckdb_types import loses_filters
 from duckdb_adapter.engine_settings import NEEDED_SETTINGS, BindContext, is_descending
 from duckdb_adapter.functions import find_call, is_call
-from duckdb_adapter.identifiers import fold
+from duckdb_adapter.identifiers import fold, literal, quoted
 from duckdb_adapter.interrupts import QUERY_SCOPE
-from duckdb_adapter.paths import literal, quoted
 from duckdb_adapter.pinned_versions import NameUse
 from duckdb_adapter.queries.called_functions import CalledFunctions
 from duckdb_adapter.releases import is_new

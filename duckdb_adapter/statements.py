@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from duckdb_adapter.paths import literal, parse_name, quoted
+from duckdb_adapter.identifiers import literal, quoted
+from duckdb_adapter.paths import parse_name
 
 # Patterns of what may stand between words, comments too, none or some, and of a name or text. They
 # give nothing back of what they match, which would take long where nothing matches.

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 from duckdb_adapter.endings import close_at_exit, let_go
 from duckdb_adapter.extension import number_of, opening_known
 from duckdb_adapter.functions import BY_NAME, FUNCTIONS
+from duckdb_adapter.identifiers import quoted
 from duckdb_adapter.lakes import Lake
-from duckdb_adapter.paths import quoted
 from duckdb_adapter.pinned_versions import PinnedVersions
 from duckdb_adapter.queries.parsing import parse_soon
 from duckdb_adapter.releases import is_new

@@ -10,8 +10,8 @@ import logging
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from duckdb_adapter.identifiers import literal
 from duckdb_adapter.own_databases import OwnDatabase
-from duckdb_adapter.paths import literal
 from duckdb_adapter.queries.query_texts import query_in
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.identifiers import fold
-from duckdb_adapter.paths import quoted
+from duckdb_adapter.identifiers import fold, quoted
 from duckdb_adapter.queries.groups import group_keys
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.sources.column_values import MAX_ROWS

@@ -11,7 +11,7 @@ from itertools import chain
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.paths import quoted
+from duckdb_adapter.identifiers import quoted
 from duckdb_adapter.pinned_versions import NameUse
 from duckdb_adapter.queries.limits import LimitedRange
 from duckdb_adapter.sources.replacement import READER, Replacement, TableOf

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 
 import pyarrow as pa
 
-from duckdb_adapter.paths import quoted
+from duckdb_adapter.identifiers import quoted
 from duckdb_adapter.sources.column_values import MAX_ROWS, is_asked_again
 from duckdb_adapter.sources.extremes import extremes_of
 from duckdb_adapter.sources.rows import Rows

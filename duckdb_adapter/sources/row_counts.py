@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from duckdb_adapter.paths import literal, quoted
+from duckdb_adapter.identifiers import literal, quoted
 from duckdb_adapter.sources.replacement import NamedColumnsOnly, TableOf
 from duckdb_adapter.sources.row_count_files import RowCountFiles
 from duckdb_adapter.sources.rows import RowSource

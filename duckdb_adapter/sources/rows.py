@@ -24,9 +24,8 @@ import pyarrow.compute as pc
 from duckdb_adapter.duckdb_ranges import check_range, is_limited
 from duckdb_adapter.duckdb_types import cast_for_duckdb, field_for_duckdb
 from duckdb_adapter.endings import streams
-from duckdb_adapter.identifiers import fold
+from duckdb_adapter.identifiers import fold, quoted
 from duckdb_adapter.interrupts import raise_again, reraise_interrupts
-from duckdb_adapter.paths import quoted
 from duckdb_adapter.sources.replacement import READER, Replacement, TableOf
 from duckdb_adapter.stream_errors import without_traceback
 from duckdb_adapter.version_cache import forget

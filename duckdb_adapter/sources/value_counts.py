@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from duckdb_adapter.identifiers import fold
-from duckdb_adapter.paths import quoted
+from duckdb_adapter.identifiers import fold, quoted
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.value_counts import value_count_paths
 from duckdb_adapter.sources.column_values import (
