@@ -463,8 +463,8 @@ class LanceDataset(OtherNames, ReadingMethods, SearchMethods, VersionMethods, Gu
         Args:
             filter: Accepted for compatibility with pyarrow; excludes no fragment.
         """
-        for fragment in self._version.manifest.fragments:
-            yield LanceFragment(self, fragment)
+        for position in range(len(self._version.manifest.fragments)):
+            yield LanceFragment(self, position)
 
     def get_fragment(self, fragment_id: int) -> LanceFragment:
         """Return one fragment as an object to read from.
@@ -474,8 +474,7 @@ class LanceDataset(OtherNames, ReadingMethods, SearchMethods, VersionMethods, Gu
             ValueError: The version has no fragment of this id.
         """
         check_number("fragment_id", fragment_id)
-        position = self._version.position_of(fragment_id)
-        return LanceFragment(self, self._version.manifest.fragments[position])
+        return LanceFragment(self, self._version.position_of(fragment_id))
 
     def filter(self, expression: Filter) -> LanceDataset:
         """Return a dataset of those rows for which a filter is true; nothing is read yet.
@@ -498,14 +497,14 @@ class LanceFragment(OtherNames, ReadingMethods):
 
     Args:
         dataset: The dataset.
-        metadata: The metadata of the fragment in the manifest.
+        position: The position of the fragment in the manifest.
     """
 
     _MEANT = other_names.FRAGMENT
 
-    def __init__(self, dataset: LanceDataset, metadata: Fragment) -> None:
+    def __init__(self, dataset: LanceDataset, position: int) -> None:
         self._dataset = dataset
-        self.metadata = metadata
+        self._position = position
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LanceDataset.get_fragment, (self._dataset, self.fragment_id)
@@ -516,7 +515,16 @@ class LanceFragment(OtherNames, ReadingMethods):
     @property
     def fragment_id(self) -> int:
         """The id of the fragment in the table."""
-        return self.metadata.id
+        return int(self._dataset.manifest.fragments.ids[self._position])
+
+    @cached_property
+    def metadata(self) -> Fragment:
+        """The metadata of the fragment in the manifest, decoded when it is first asked for.
+
+        Raises:
+            CorruptFile: The metadata contradict themselves.
+        """
+        return self._dataset.manifest.fragments[self._position]
 
     @property
     def schema(self) -> pa.Schema:

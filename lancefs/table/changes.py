@@ -259,17 +259,19 @@ class _Comparison:
     # Which rows may have changed
 
     def _collect(self) -> None:
-        old = {one.id: position for position, one in enumerate(self.since.manifest.fragments)}
+        older, newer = self.since.manifest.fragments, self.until.manifest.fragments
+        new, old = newer.differences(older)
+        left = {one.id: one for one in old}
         changed: list[tuple[int | None, int]] = []
-        for position, fragment in enumerate(self.until.manifest.fragments):
-            before = old.get(fragment.id)
-            if before is None or not is_same(self.since.manifest.fragments[before], fragment):
+        for fragment in new:
+            former, position = left.get(fragment.id), newer.positions[fragment.id]
+            if former is None or not is_same(former, fragment):
                 changed.append((None, position))
                 continue
-            del old[fragment.id]
-            if self._may_differ(self.since.manifest.fragments[before], fragment):
-                changed.append((before, position))
-        gone = sorted(old.values())
+            del left[fragment.id]
+            if self._may_differ(former, fragment):
+                changed.append((older.positions[fragment.id], position))
+        gone = sorted(older.positions[number] for number in left)
         self._open([*gone, *(one for one, _ in changed if one is not None)], changed)
         for before, position in changed:
             if before is None:

@@ -193,3 +193,23 @@ def test_a_read_of_few_rows_makes_objects_of_few_fragments(
     wanted = dataset.to_table(filter="_rowaddr = 858993459201", with_row_id=True)
     assert wanted["a"].to_pylist() == [401]
     assert len(set(made)) < 12
+
+
+def test_fragments_and_changes_take_objects_of_the_fragments_that_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"a": range(600)}), path, max_rows_per_file=2)
+    lance.dataset(path).delete("a = 7")
+    lance.write_dataset(pa.table({"a": [-1]}), path, mode="append")
+    made = count_objects(monkeypatch)
+    fragments = list(lancefs.open(path).get_fragments())
+    assert [one.fragment_id for one in fragments] == list(range(301))
+    assert not made
+    assert fragments[3].metadata.id == 3
+    assert fragments[3].to_table() == lance.dataset(path).get_fragment(3).to_table()
+    assert len(made) < 5
+    made.clear()
+    changes = lancefs.open(path).changes(1)
+    assert changes["a"].to_pylist() == [7, -1]
+    assert len(set(made)) < 5
