@@ -23,6 +23,7 @@ from lancefs.storage.forked import note, usable_here
 from lancefs.storage.links import Confines
 from lancefs.storage.local_files import is_local, list_directory, list_files, local_filesystem
 from lancefs.storage.retries import Attempts, is_transient, message_of, retry
+from lancefs.storage.s3_pages import first_page, lists_in_order
 from lancefs.storage.web import NO_PARTS, below, guard_requests, listed_name
 
 if TYPE_CHECKING:
@@ -221,6 +222,36 @@ class Store:
             return []
         except ReadFailed as error:
             raise _not_listed(self.url(path), error) from error.__cause__
+        return self._named(infos, path)
+
+    def first_entries(self, path: str) -> tuple[list[tuple[str, dict[str, object]]], bool] | None:
+        """Return the first files of a directory of many, by one request.
+
+        Args:
+            path: Path relative to this directory.
+
+        Returns:
+            The files by their names, as `entries` returns them, and whether they are all files.
+            None where the store lists in no order, or all at once; then no request was made.
+
+        Raises:
+            ReadFailed: The listing failed.
+        """
+        if self.is_local or not lists_in_order(self.fs):
+            return None
+        fs = self.fs
+        try:
+            page = self.ask(lambda: first_page(fs, self.full(path)), path)
+        except FileNotFoundError:
+            return [], True
+        except ReadFailed as error:
+            raise _not_listed(self.url(path), error) from error.__cause__
+        return None if page is None else (self._named(page[0], path), page[1])
+
+    def _named(
+        self, infos: Sequence[dict[str, Any]], path: str
+    ) -> list[tuple[str, dict[str, object]]]:
+        """Return the `info`s of what is in a directory, each with its name."""
         if self.is_web:
             listed = ((listed_name(self.full(path), str(info["name"])), info) for info in infos)
             return [(name, info) for name, info in listed if name is not None]

@@ -5,6 +5,7 @@ A version that is gone or cannot be read gives a commit with a note, so that a h
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -87,16 +88,20 @@ def commits_between(store: Store, since: int, until: int) -> list[CommitFile]:
         since: The first version, which is itself left out.
         until: The last one.
     """
-    versions = list_versions(store)
     commits: list[CommitFile] = []
     first, start = until + 1, since + 1
     while start < first:
-        earlier = [one for one in versions if start <= one.version < first]
-        commits = [*read_commits(store, earlier), *commits]
+        versions = list_versions(store, with_sizes=False, since=start)
+        begin, end = (bisect_left(versions, at, key=_number_of) for at in (start, first))
+        commits = [*read_commits(store, versions[begin:end]), *commits]
         done = [one.transaction for one in commits if one.transaction is not None]
         restored = [one.details.get("version", 0) for one in done if one.operation == "Restore"]
         first, start = start, min([start, *restored])
     return commits
+
+
+def _number_of(file: VersionFile) -> int:
+    return file.version
 
 
 def _read_batch(store: Store, versions: Sequence[VersionFile]) -> list[CommitFile]:

@@ -126,7 +126,7 @@ def read_history(where: Resolved, newest: int | None) -> Iterator[Commit]:
 def _list(where: Resolved) -> tuple[Sequence[VersionFile], Mapping[str, Tag]]:
     """List the versions and the tags, of a remote table at the same time."""
     if where.store.is_local:
-        return list_versions(where.store), list_tags(where.root)
+        return list_versions(where.store, with_sizes=False), list_tags(where.root)
     with Threads(1, "lancefs-history") as pool:
         tags = submit(pool, list_tags, where.root)
         return list_versions(where.store), tags()

@@ -10,7 +10,7 @@ Format page: table format, section "Manifest" (`docs/src/format/table/index.md`)
 """
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -19,7 +19,7 @@ from typing import NamedTuple
 from lancefs.datafile.fields import Field, fields_from_proto
 from lancefs.errors import CorruptFile, MissingFile, UnsupportedFeature, locating
 from lancefs.proto import table_pb2
-from lancefs.storage import ByteRange, Bytes, File
+from lancefs.storage import ByteRange, Bytes, File, holding_tails
 from lancefs.table.flags import ReaderFlags, check_reader_flags
 from lancefs.table.fragment_table import Fragments, ParsedManifest, parse_manifest
 from lancefs.table.messages import parse_message
@@ -150,6 +150,21 @@ def read_timestamp(file: File) -> datetime:
     """
     with locating(file.url):
         return _timestamp(parse_manifest(_read_message(file)[0]).message)
+
+
+def read_timestamps(files: Sequence[File]) -> list[datetime]:
+    """Read the times of several versions' commits, of a remote table in one round of requests.
+
+    Args:
+        files: The manifest files.
+
+    Raises:
+        LanceError: As `read_timestamp` does.
+    """
+    for file in files:
+        file.tail = _TAIL
+    with holding_tails(files):
+        return [read_timestamp(file) for file in files]
 
 
 @contextmanager

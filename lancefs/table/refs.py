@@ -30,7 +30,7 @@ from lancefs.errors import (
     locating,
 )
 from lancefs.storage import Bytes, File, Store, read_all
-from lancefs.table.manifest import read_timestamp
+from lancefs.table.manifest import read_timestamps
 from lancefs.table.versions import (
     DETACHED,
     FIRST_DETACHED,
@@ -38,7 +38,7 @@ from lancefs.table.versions import (
     describe,
     latest,
     list_versions,
-    pick,
+    numbered,
     unlisted,
 )
 
@@ -55,6 +55,8 @@ _TAG = re.compile(r"[A-Za-z0-9._-]+")
 _BRANCH = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 _TAG_PREFIX = "tags/"
 _ATTEMPTS = 5  # to find a version and to read its manifest before it is cleaned up
+# Manifests of a remote table that are read at once to find a time: the rounds are few then.
+_TIMES_AT_ONCE = 8
 _LAST_SECOND = int(datetime.max.replace(microsecond=0, tzinfo=UTC).timestamp())
 _GRAMMAR = "expected a version (7 or v7), a tag, 'latest', or branch:version, branch:latest"
 
@@ -308,6 +310,9 @@ def _resolve(store: Store, ref: Ref) -> Resolved:
     try:
         if ref.version is None and ref.as_of is None:
             return Resolved(where, latest(where), branch, store)
+        if ref.as_of is None:
+            assert ref.version is not None
+            return Resolved(where, numbered(where, ref.version, branch), branch, store)
         versions = list_versions(where, with_sizes=False)
     except (NotALanceTable, ReadFailed) as error:
         file = None if ref.version is None else unlisted(where, ref.version)
@@ -320,34 +325,38 @@ def _resolve(store: Store, ref: Ref) -> Resolved:
         if branch is None or isinstance(error, ReadFailed):
             raise
         raise _no_branch(store, branch) from None
-    if ref.as_of is not None:
-        file = _as_of(where, versions, ref.as_of)
-    else:
-        assert ref.version is not None  # the newest one needs no list
-        file = pick(where, versions, ref.version, branch)
-    return Resolved(where, file, branch, store)
+    return Resolved(where, _as_of(where, versions, ref.as_of), branch, store)
 
 
 def _as_of(store: Store, versions: Sequence[VersionFile], as_of: datetime) -> VersionFile:
     """Return the newest version committed at or before a time.
 
     The times of commit ascend with the versions, unless a writer's clock was set back, so a binary
-    search finds it.
+    search finds it; of a remote table one that looks at several versions at once.
     """
 
-    def committed(file: VersionFile) -> datetime:
-        return read_timestamp(store.uncached.file(file.path, file.size, file.stamp))
+    def committed(positions: Sequence[int]) -> list[datetime]:
+        found = [versions[position] for position in positions]
+        files = [store.uncached.file(one.path, one.size, one.stamp) for one in found]
+        return read_timestamps(files)
 
-    if committed(versions[-1]) <= as_of:  # by far the most frequent case
+    if committed([len(versions) - 1])[0] <= as_of:  # by far the most frequent case
         return versions[-1]
-    position = bisect_right(versions, as_of, hi=len(versions) - 1, key=committed)
-    if position == 0:
+    low, high = 0, len(versions) - 1
+    at_once = 1 if store.is_local else _TIMES_AT_ONCE
+    while low < high:
+        count = min(at_once, high - low)
+        looked_at = [low + (high - low) * (one + 1) // (count + 1) for one in range(count)]
+        later = bisect_right(committed(looked_at), as_of)
+        low = looked_at[later - 1] + 1 if later else low
+        high = looked_at[later] if later < count else high
+    if low == 0:
         raise RefNotFound(
             f"{store.url()}: there is no version from {as_of.isoformat()} or before; the oldest, "
-            f"{versions[0].version}, is from {committed(versions[0]).isoformat()}; "
+            f"{versions[0].version}, is from {committed([0])[0].isoformat()}; "
             f"{describe(versions)}"
         )
-    return versions[position - 1]
+    return versions[low - 1]
 
 
 def _parse_branch(text: str, branch: str, version: str) -> Ref:

@@ -89,24 +89,25 @@ class VersionList(Sequence[VersionFile]):
         return _described(VersionFile(version, f"{VERSIONS}/{name}", scheme, None), info)
 
 
-def list_versions(store: Store, with_sizes: bool = True) -> VersionList:
+def list_versions(store: Store, with_sizes: bool = True, since: int | None = None) -> VersionList:
     """List the versions of a table, oldest first, with one listing.
 
     Args:
         store: The directory of the table, or of a branch.
         with_sizes: Whether the sizes of local files are wanted, for which each file is asked.
+        since: Versions before this one may be left out, which S3 lists last; None for all.
 
     Raises:
         NotALanceTable: The directory has no version.
         CorruptFile: Both naming schemes occur, so that the latest version is undefined.
         ReadFailed: The store refused or failed.
     """
-    names, infos = _list_files(store, with_sizes)
+    names, infos = _list_files(store, with_sizes, since)
     return VersionList(_in_order(store, names), infos)
 
 
 def _list_files(
-    store: Store, with_sizes: bool
+    store: Store, with_sizes: bool, since: int | None, is_sole: bool = False
 ) -> tuple[Sequence[str], Mapping[str, Mapping[str, object]]]:
     """Return the names of the files beside manifests, and what the listing says of each."""
     # An earlier listing in the filesystem's cache may lack the newest version.
@@ -114,7 +115,8 @@ def _list_files(
     try:
         if store.is_local and not with_sizes:
             return store.file_names(VERSIONS), {}
-        entries = store.entries(VERSIONS)
+        entries = None if since is None else _first_entries(store, since, is_sole)
+        entries = store.entries(VERSIONS) if entries is None else entries
     except ReadFailed as error:
         # Of a store that nothing can be read from, no version can be read either.
         closed = CHECK_ADDRESS, CHECK_OPTIONS, GIVE_CREDENTIALS
@@ -123,6 +125,55 @@ def _list_files(
         raise ReadFailed(f"{error.args[0]}{hint}") from error
     infos = {name: info for name, info in entries if info.get("type") != "directory"}
     return list(infos), infos
+
+
+def _first_entries(
+    store: Store, since: int, is_sole: bool
+) -> list[tuple[str, dict[str, object]]] | None:
+    """Return the first files of a listing in the order of their names, by one request.
+
+    Args:
+        store: The directory of the table, or of a branch.
+        since: A version.
+        is_sole: Whether it is the only one that is wanted, which is asked for where it is not
+            among the first.
+
+    Returns:
+        None where they are not all files, and lack a version that is wanted.
+    """
+    page = store.first_entries(VERSIONS)
+    if page is None:
+        return None
+    entries, are_all = page
+    oldest = _oldest_in_order([name for name, _ in entries])
+    if are_all or (oldest is not None and oldest <= since):
+        return entries
+    if oldest is None or not is_sole:
+        return None
+    name = _v2_name(since)
+    try:
+        return [*entries, (name, dict(store.file(f"{VERSIONS}/{name}").described()))]
+    except MissingFile:
+        return None
+
+
+def _oldest_in_order(names: Sequence[str]) -> int | None:
+    """Return the oldest version among the first names of a listing that begins with the newest.
+
+    It does if the names ascend, and all manifests among them have the scheme of such listings;
+    Lance itself then takes the first one for the newest. None where it does not.
+    """
+    manifests = [name for name in names if name.endswith(_SUFFIX)]
+    if not manifests or manifests != sorted(manifests):
+        return None
+    if not all(map(_V2_NAME.fullmatch, manifests)):
+        return None
+    newest, oldest = _numbered(manifests[0])[0], _numbered(manifests[-1])[0]
+    return oldest if oldest >= 0 and newest < FIRST_DETACHED else None
+
+
+def _v2_name(version: int) -> str:
+    return f"{_U64_MAX - version:020}{_SUFFIX}"
 
 
 def _in_order(store: Store, names: Sequence[str]) -> Sequence[str]:
@@ -192,9 +243,28 @@ def _described(file: VersionFile, info: Mapping[str, object]) -> VersionFile:
 
 def latest(store: Store) -> VersionFile:
     """Return the newest version of a table, with one listing; raises as `list_versions` does."""
-    names, infos = _list_files(store, with_sizes=False)
+    names, infos = _list_files(store, with_sizes=False, since=_U64_MAX)
     newest = _newest(names)
     return VersionList(_in_order(store, names) if newest is None else [newest], infos)[-1]
+
+
+def numbered(store: Store, version: int, branch: str | None = None) -> VersionFile:
+    """Return a version by its number, with one listing; of many on S3, with a page or two requests.
+
+    Args:
+        store: The directory of the table, or of a branch.
+        version: The number.
+        branch: The branch; None for the main branch.
+
+    Raises:
+        RefNotFound: There is no such version; the message names others.
+        LanceError: As `list_versions` does.
+    """
+    names, infos = _list_files(store, with_sizes=False, since=version, is_sole=True)
+    found = VersionList(_in_order(store, names), infos)
+    if not any(file.version == version for file in found[_place(found, version) :][:1]):
+        found = list_versions(store, with_sizes=False)  # all, which the message tells of
+    return pick(store, found, version, branch)
 
 
 def is_newest(store: Store, file: VersionFile) -> bool:
@@ -232,7 +302,7 @@ def pick(
     Raises:
         RefNotFound: The version is not listed; the message names the listed ones.
     """
-    position = bisect_left(versions, version, key=lambda file: file.version)
+    position = _place(versions, version)
     if position < len(versions) and versions[position].version == version:
         return versions[position]
     older = ""
@@ -243,6 +313,11 @@ def pick(
     if version >= FIRST_DETACHED:
         older = f" ({DETACHED})"
     raise RefNotFound(f"{store.url()}: there is no version {version}; {describe(versions)}{older}")
+
+
+def _place(versions: Sequence[VersionFile], version: int) -> int:
+    """Return where a version is among others, oldest first, or where it would be."""
+    return bisect_left(versions, version, key=lambda file: file.version)
 
 
 def unlisted(store: Store, version: int) -> VersionFile | None:
@@ -256,8 +331,8 @@ def unlisted(store: Store, version: int) -> VersionFile | None:
         None if neither scheme has such a file, or the store refuses to answer.
     """
     for scheme in (Scheme.V2, Scheme.V1):
-        number = f"{_U64_MAX - version:020}" if scheme is Scheme.V2 else str(version)
-        path = f"{VERSIONS}/{number}{_SUFFIX}"
+        name = _v2_name(version) if scheme is Scheme.V2 else f"{version}{_SUFFIX}"
+        path = f"{VERSIONS}/{name}"
         try:
             return VersionFile(version, path, scheme, store.uncached.file(path).size)
         except (MissingFile, ReadFailed):

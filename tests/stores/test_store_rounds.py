@@ -50,6 +50,19 @@ def test_the_first_rows_take_three_rounds_whatever_files_they_are_in(table: Path
     assert fs.rounds <= 3
 
 
+def test_a_time_among_many_versions_is_found_in_few_rounds(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.lance")
+    written = lance.write_dataset(pa.table({"id": [0]}), path)
+    for number in range(30):
+        written.update_config({"number": str(number)})
+    for version in (1, 2, 17, 30, 31):
+        when = lancefs.open(path, version=version).manifest.timestamp
+        fs = SlowFileSystem(0.0)
+        found = lancefs.open(path, as_of=when, filesystem=fs)
+        assert found.version == lancefs.open(path, as_of=when).version == version
+        assert fs.rounds <= 4  # the listing, the newest version, eight of all, those in between
+
+
 def test_rows_that_pass_a_filter_are_deleted_in_no_round_of_their_own(table: Path) -> None:
     fs, dataset = remote(table)
     found = dataset.fragments[0].id

@@ -17,8 +17,9 @@ from comparison import assert_same_table
 from store_servers import Counts
 
 import lancefs
-from lancefs.errors import NotALanceTable, ReadFailed, RefNotFound
+from lancefs.errors import CorruptFile, NotALanceTable, ReadFailed, RefNotFound
 from lancefs.filesystem import LanceFileSystem
+from lancefs.storage import s3_pages
 from lancefs.storage.filesystems import open_url, with_connections
 
 URL = "s3://lake/t.lance"
@@ -49,6 +50,73 @@ def test_to_open_the_version_of_now_takes_no_more(
     dataset = lancefs.open("s3://lake/t.lance", as_of="2100-01-01", storage_options=s3_options)
     assert dataset.version == 3
     assert s3_counts.requests == {"LIST": 1, "GET": 1}
+
+
+@pytest.fixture(scope="module", params=["V1", "V2"])
+def many(
+    request: pytest.FixtureRequest,
+    s3_options: dict[str, Any],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[str, str]:
+    """A table of 12 versions in a bucket of its own: its URL, and the local path."""
+    scheme = request.param
+    path = str(tmp_path_factory.mktemp("many") / f"{scheme}.lance")
+    rows = pa.table({"id": [0]})
+    lance.write_dataset(rows, path, enable_v2_manifest_paths=scheme == "V2")
+    for number in range(1, 12):
+        lance.write_dataset(pa.table({"id": [number]}), path, mode="append")
+    fs = fsspec.filesystem("s3", **s3_options)
+    bucket = f"many-{scheme.lower()}"
+    fs.call_s3("create_bucket", Bucket=bucket)
+    fs.put(path, f"{bucket}/t.lance", recursive=True)
+    return f"s3://{bucket}/t.lance", path
+
+
+def test_many_versions_are_opened_by_the_first_page_of_a_listing(
+    many: tuple[str, str],
+    s3_options: dict[str, Any],
+    s3_counts: Counts,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """S3 lists names in their order, which are those of the newest versions first, in scheme V2."""
+    url, path = many
+    monkeypatch.setattr(s3_pages, "PAGE", 4)
+    is_v2 = "many-v2" in url
+    for version, requests in (
+        (None, {"LIST": 1, "GET": 1}),
+        (12, {"LIST": 1}),
+        (10, {"LIST": 1, "GET": 1}),
+        (2, {"LIST": 1, "HEAD": 1, "GET": 1}),
+    ):
+        s3_counts.clear()
+        dataset = lancefs.open(url, version=version, storage_options=s3_options)
+        assert dataset.version == (version or 12)
+        if is_v2:
+            assert s3_counts.requests == requests
+        assert_same_table(dataset.to_table(), lance.dataset(path, version=version).to_table())
+    everything = lancefs.open(url, storage_options=s3_options)
+    assert everything.versions() == list(range(1, 13))
+    s3_counts.clear()
+    assert everything.changes(10)["id"].to_pylist() == [10, 11]
+    if is_v2:
+        assert s3_counts.requests["LIST"] == 2  # one for each version, and for those in between
+    assert everything.changes(3)["id"].to_pylist() == list(range(3, 12))
+    with pytest.raises(RefNotFound, match="no version 99; the table has 1 … 3, 4, 5"):
+        lancefs.open(url, version=99, storage_options=s3_options)
+
+
+def test_a_table_of_many_versions_of_two_schemes_has_no_newest_one(
+    many: tuple[str, str], s3_options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, _ = many
+    fs = fsspec.filesystem("s3", **s3_options)
+    mixed = url.replace("t.lance", "mixed.lance")
+    fs.copy(url, mixed, recursive=True)
+    other = "1" if "many-v2" in url else f"{2**64 - 2:020}"
+    fs.pipe_file(f"{mixed}/_versions/{other}.manifest", b"")
+    monkeypatch.setattr(s3_pages, "PAGE", 4)
+    with pytest.raises(CorruptFile, match="two schemes"):
+        lancefs.open(mixed, storage_options=s3_options)
 
 
 def test_a_scan_reads_each_footer_once(

@@ -17,7 +17,7 @@ from support import frame, local_store
 from lancefs.errors import CorruptFile, LanceError, NotALanceTable, RefNotFound
 from lancefs.proto import table_pb2
 from lancefs.storage import File, Store
-from lancefs.table import refs
+from lancefs.table import manifest, refs
 from lancefs.table.refs import Ref, list_branches, list_tags, make_ref, parse_ref, resolve
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -268,7 +268,8 @@ def test_a_version_of_a_local_table_is_found_by_its_name(
     table: Store, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = resolve(table, parse_ref(text)).file.path
-    monkeypatch.setattr(refs, "list_versions", lambda *_, **__: pytest.fail("listed"))
+    for name in ("list_versions", "numbered"):
+        monkeypatch.setattr(refs, name, lambda *_, **__: pytest.fail("listed"))
     assert resolve(table, parse_ref(text)).file.path == expected
 
 
@@ -292,8 +293,8 @@ def test_a_point_in_time_reads_few_manifests(
         read.append(file.path)
         return original(file)
 
-    original = refs.read_timestamp
-    monkeypatch.setattr(refs, "read_timestamp", counting)
+    original = manifest.read_timestamp
+    monkeypatch.setattr(manifest, "read_timestamp", counting)
     found = resolve(local_store(tmp_path), Ref(as_of=START + timedelta(hours=77.5)))
     assert found.file.version == 77
     assert len(read) <= 9  # the newest, and log₂ 200
