@@ -28,8 +28,10 @@ _FOOTER = struct.Struct("<QHH4s")
 _MAGIC = b"LANC"
 _LENGTH = struct.Struct("<I")
 # Bytes of the first read, from the end: the whole file, unless there are ten thousand fragments.
-# Another request for the rest, and one for each look at a section, would take longer than these.
+# Another request for each look at a section would take longer than these.
 _TAIL = 1024 * 1024
+# Bytes of the largest remote manifest that is read whole at first, and kept so.
+_WHOLE = 8 * 1024 * 1024
 # Bytes of the largest message that is kept for the next dataset.
 _SHARED_BYTES = 32 * 1024
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -162,7 +164,7 @@ def read_timestamps(files: Sequence[File]) -> list[datetime]:
         LanceError: As `read_timestamp` does.
     """
     for file in files:
-        file.tail = _TAIL
+        file.tail = _first_read(file)
     with holding_tails(files):
         return [read_timestamp(file) for file in files]
 
@@ -239,7 +241,7 @@ def read_auxiliary_data(file: File, manifest: Manifest) -> dict[str, bytes]:
 
 def _read_message(file: File) -> tuple[bytes, int]:
     """Return the bytes of the message of a manifest file, and its position in the file."""
-    start, tail = file.read_tail(_TAIL)
+    start, tail = file.read_tail(_first_read(file))
     if len(tail) < _FOOTER.size:
         raise CorruptFile(f"{len(tail)} bytes are too few for a manifest; it was cut short")
     end = start + len(tail) - _FOOTER.size
@@ -257,9 +259,18 @@ def _read_message(file: File) -> tuple[bytes, int]:
     return data[_LENGTH.size :], position
 
 
+def _first_read(file: File) -> int:
+    """Return how many of the last bytes are read at first.
+
+    The message is most of a remote manifest, so that another request for its start, at each look at
+    it, would take longer than the bytes before it.
+    """
+    return _WHOLE if not file.store.is_local and file.size <= _WHOLE else _TAIL
+
+
 def _read_bytes(file: File, wanted: ByteRange) -> Bytes:
     if not file.store.is_local and file.stamp is not None and wanted[1] <= file.size:
-        start, tail = file.read_tail(_TAIL)
+        start, tail = file.read_tail(_first_read(file))
         if wanted[0] >= start:
             return tail[wanted[0] - start : wanted[1] - start]
     return file.read([wanted])[0]

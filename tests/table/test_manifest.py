@@ -8,12 +8,16 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+import lance
+import pyarrow as pa
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
-from support import corpus_case, frame, local_store
+from store_doubles import SlowFileSystem
+from support import corpus_case, frame, local_store, rewrite_manifest
 
+import lancefs
 from lancefs.errors import CorruptFile, LanceError, MissingFile, UnsupportedFeature
 from lancefs.proto import table_pb2
 from lancefs.storage import File, Store
@@ -390,7 +394,7 @@ def test_a_manifest_takes_one_request_and_a_large_one_two() -> None:
             raise AssertionError("the size is known")
 
     fs = Counting(skip_instance_cache=True)
-    for fragments, requests in ((10, 1), (20_000, 1), (40_000, 2)):
+    for fragments, requests in ((10, 1), (20_000, 1), (40_000, 1), (240_000, 2)):
         message = table_pb2.Manifest()
         for number in range(fragments):
             message.fragments.add(id=number).files.add(path="x" * 30)
@@ -400,6 +404,25 @@ def test_a_manifest_takes_one_request_and_a_large_one_two() -> None:
         assert len(read_manifest(Store(fs, "").file("m", len(data))).fragments) == fragments
         assert len(asked) == requests
         assert sum(asked) <= len(data)
+
+
+def test_a_manifest_with_a_digest_is_asked_for_once(tmp_path: Path) -> None:
+    """Also a large one: looks at its sections compare its time with that of the open version."""
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"a": range(2)}), path)
+
+    def grow(manifest: table_pb2.Manifest) -> None:
+        for number in range(1, 20_000):
+            manifest.fragments.add(id=number, physical_rows=1).files.add(path="x" * 60)
+
+    rewrite_manifest(path, grow)
+    fs = SlowFileSystem(0.0)
+    dataset = lancefs.open(str(path), filesystem=fs)
+    assert len(dataset.fragments) == 20_000
+    assert dataset.auxiliary_data() == dataset.auxiliary_data() == {}
+    assert len(lancefs.open(str(path), filesystem=fs).fragments) == 20_000
+    assert sum(one.startswith("GET") and "_versions/" in one for one in fs.requests) == 1
+    assert fs.bytes > 1024 * 1024
 
 
 def test_many_fragments_open_fast(tmp_path: Path) -> None:
