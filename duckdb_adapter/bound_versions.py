@@ -8,7 +8,6 @@ text uses must then come from the captured version.
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from duckdb_adapter.resolved_names import ResolvedName
@@ -52,4 +51,4 @@ class BoundVersions:
         ]
         if len({dataset.opened for dataset in found}) != 1:
             return None
-        return replace(resolved, rows=Rows(found[0]), reader="bound reader")
+        return resolved._replace(rows=Rows(found[0]), reader="bound reader")

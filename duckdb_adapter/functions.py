@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,8 +33,7 @@ FunctionRows: TypeAlias = LanceDataset | TableUnion | pa.Table
 _NO_TABLE = ("Table with name ", 'Table with name "')
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(NamedTuple):
     """A function in SQL.
 
     Attributes:

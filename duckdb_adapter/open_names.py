@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -37,8 +36,7 @@ class _KnownStore(NamedTuple):
     rules: BaseRules | None
 
 
-@dataclass(frozen=True, slots=True)
-class NamedTable:
+class NamedTable(NamedTuple):
     """A version of a table that was opened.
 
     Attributes:
@@ -144,8 +142,7 @@ def _chosen(url: str, ref: Mapping[str, Any]) -> tuple[str, Ref]:
     return chosen.url, make_ref(**given) if given else chosen.version()
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(NamedTuple):
     """Where a table is, and which version of it is meant.
 
     Attributes:

@@ -14,8 +14,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from lancefs.table.refs import Ref, make_ref, parse_ref
 
@@ -40,8 +39,7 @@ _OTHERS = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TableName:
+class TableName(NamedTuple):
     """What a name may mean.
 
     Attributes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from duckdb_adapter.bind_callback import BindCall
@@ -46,8 +45,7 @@ class BoundQuery(NamedTuple):
     sources: Mapping[str, Source]
 
 
-@dataclass(frozen=True, slots=True)
-class _Resolution:
+class _Resolution(NamedTuple):
     """A name that was resolved outside of any transaction, and will be bound in one."""
 
     resolved: ResolvedName

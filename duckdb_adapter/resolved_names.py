@@ -7,8 +7,8 @@ import os
 import re
 import threading
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -44,8 +44,7 @@ class _ThreadNumber(threading.local):
 _thread = _ThreadNumber()
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedName:
+class ResolvedName(NamedTuple):
     """A table name in a statement that lancefs resolves.
 
     Attributes:
@@ -83,7 +82,7 @@ class ResolvedName:
         uses = self.uses_in(text)
         if uses is not None and isinstance(rows, Rows):
             rows = restrict(rows, uses, context, self.lake is not None)
-        return replace(self, rows=rows, statement=text, columns=columns, uses=uses)
+        return self._replace(rows=rows, statement=text, columns=columns, uses=uses)
 
     def uses_in(self, text: str) -> TableUses | None:
         """Return the analyses of a statement, if the name stands for a whole table.
@@ -117,7 +116,7 @@ class ResolvedName:
 
     def sources(self) -> dict[str, Source]:
         """Return the rows for DuckDB 2.0, by the names of variables."""
-        return {name: self._source(rows) for name, rows in self._variables().items()}
+        return {name: self._replacement(rows) for name, rows in self._variables().items()}
 
     def datasets(self) -> dict[str, ArrowDataset | pa.Table]:
         """Return the rows as any DuckDB can read them, by the names of variables."""
@@ -147,7 +146,7 @@ class ResolvedName:
         """
         return f"{self.name} ({self.reader if kind == READER else kind} {_thread.number})"
 
-    def _source(self, rows: RowSource | pa.Table) -> Source:
+    def _replacement(self, rows: RowSource | pa.Table) -> Source:
         from duckdb_adapter.sources.scan_sources import LanceSource, TableSource
 
         if isinstance(rows, pa.Table):
@@ -178,7 +177,7 @@ def resolve_name(name: str, storage: Storage) -> ResolvedName | None:
     lake = parse_lake_name(name)
     if lake is not None:
         found = resolve_name(lake.address, storage)
-        return None if found is None else replace(found, name=name, alias=lake.table, lake=lake)
+        return None if found is None else found._replace(name=name, alias=lake.table, lake=lake)
     try:
         answer = functions.call(name, storage)
         if answer is None:

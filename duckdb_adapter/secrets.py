@@ -30,7 +30,7 @@ _NAMES = (
     "|use_ssl|verify_ssl|url_compatibility_mode|kms_key_id|requester_pays|assume_role_arn|chain"
     "|profile|validation|refresh|refresh_info|external_id|web_identity_token_file"
 )
-_MEMBER = re.compile(rf"(?:^|;)({_NAMES})=(.*?)(?=;(?:{_NAMES})=|;?$)", re.DOTALL)
+_MEMBER = rf"(?s)(?:^|;)({_NAMES})=(.*?)(?=;(?:{_NAMES})=|;?$)"
 
 
 class SecretStorage:
@@ -105,7 +105,7 @@ class SecretStorage:
         if row is None:
             return {}
         name, provider, text = row
-        members = dict(_MEMBER.findall(text))
+        members = dict(re.findall(_MEMBER, text))
         if members.get("secret") == _REDACTED:
             self.note = (
                 f" (DuckDB does not show what is secret in its secret {name!r}, so that the "

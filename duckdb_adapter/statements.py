@@ -12,34 +12,31 @@ from duckdb_adapter.paths import parse_name
 # give nothing back of what they match, which would take long where nothing matches.
 _GAP = r"(?:--[^\n]*+(?:\n|$)|/\*(?:[^*]|\*(?!/))*+\*/|\s)"
 MAYBE_SPACE, SPACE = f"{_GAP}*+", f"{_GAP}++"
-_BEGIN = re.compile(rf"{MAYBE_SPACE}(?:BEGIN|START)\b", re.IGNORECASE)
+_BEGIN = rf"(?i){MAYBE_SPACE}(?:BEGIN|START)\b"
 PART = r"""'(?:[^']|'')*+'|"(?:[^"]|"")*+"|[^\W\d]\w*+"""
-_CHANGE = re.compile(
-    r"""\b(?: CREATE (?:\ OR\ REPLACE)? (?:\ (?:TEMP|TEMPORARY|PERSISTENT))?
+# Patterns that few statements need are compiled by `re` when they are first used, and kept by it:
+# to compile them all would take several milliseconds of each new process.
+_CHANGE = (
+    r"""(?xi)\b(?: CREATE (?:\ OR\ REPLACE)? (?:\ (?:TEMP|TEMPORARY|PERSISTENT))?
             \ (?:TABLE|VIEW) (?:\ IF\ NOT\ EXISTS)?
         | INSERT (?:\ OR\ (?:REPLACE|IGNORE))? \ INTO
         | DELETE\ FROM | UPDATE | MERGE\ INTO | TRUNCATE (?:\ TABLE)?
         | (?:ALTER|DROP) \ (?:TABLE|VIEW) (?:\ IF\ EXISTS)?
     ) {maybe} (?P<name> (?:{part}) (?: \s*\.\s* (?:{part}) )* )""".replace("{part}", PART)
     .replace("{maybe}", MAYBE_SPACE)
-    .replace(r"\ ", SPACE),
-    re.IGNORECASE | re.VERBOSE,
+    .replace(r"\ ", SPACE)
 )
-_EACH_PART = re.compile(PART)
 # A name with a version, which DuckDB's grammar lets tables of catalogs have.
-_AT = re.compile(
-    rf"(?P<name>{PART}){SPACE}(?:AS{SPACE}(?:{PART}){SPACE})?AT{MAYBE_SPACE}"
-    rf"\({MAYBE_SPACE}(?P<unit>VERSION|TIMESTAMP){MAYBE_SPACE}=>",
-    re.IGNORECASE,
+_AT = (
+    rf"(?i)(?P<name>{PART}){SPACE}(?:AS{SPACE}(?:{PART}){SPACE})?AT{MAYBE_SPACE}"
+    rf"\({MAYBE_SPACE}(?P<unit>VERSION|TIMESTAMP){MAYBE_SPACE}=>"
 )
-_NO_ALIAS = re.compile(r'Referenced table "(?P<alias>.+?)" not found!', re.DOTALL)
+_NO_ALIAS = r'(?s)Referenced table "(?P<alias>.+?)" not found!'
 _NO_TIME_TRAVEL = "Catalog type does not support time travel"
 # Statements that change tables, by DuckDB's names.
 _CHANGES = {"CREATE", "INSERT", "DELETE", "UPDATE", "MERGE_INTO", "ALTER", "DROP"}
 # What DuckDB says where the target of such a statement is none of its own tables.
-_NO_TARGET = re.compile(
-    r"does not exist|base tables?\b|is not an? table|attached in read-only mode"
-)
+_NO_TARGET = r"does not exist|base tables?\b|is not an? table|attached in read-only mode"
 
 
 def kind_of(statement: Any) -> str:
@@ -49,13 +46,13 @@ def kind_of(statement: Any) -> str:
 
 def begins_transaction(statement: Any) -> bool:
     """Whether a statement of the type TRANSACTION begins one, and does not end it."""
-    return _BEGIN.match(statement.query) is not None
+    return re.match(_BEGIN, statement.query) is not None
 
 
 def target_of(statement: Any) -> list[str]:
     """Return the parts of the name of the table that a statement changes; empty if unknown."""
-    match = _CHANGE.search(statement.query) if kind_of(statement) in _CHANGES else None
-    return [] if match is None else [_plain(one) for one in _EACH_PART.findall(match["name"])]
+    match = re.search(_CHANGE, statement.query) if kind_of(statement) in _CHANGES else None
+    return [] if match is None else [_plain(one) for one in re.findall(PART, match["name"])]
 
 
 def created_table(statement: Any) -> str | None:
@@ -75,7 +72,7 @@ def created_table(statement: Any) -> str | None:
 
 def is_refused_change(statement: Any, message: str) -> bool:
     """Whether DuckDB refused to change a table because it is none of its own."""
-    return kind_of(statement) in _CHANGES and _NO_TARGET.search(message) is not None
+    return kind_of(statement) in _CHANGES and re.search(_NO_TARGET, message) is not None
 
 
 def refusal(name: str, statement: Any) -> str:
@@ -98,7 +95,7 @@ def versioned_names(statement: Any, message: str) -> dict[str, str]:
     if _NO_TIME_TRAVEL not in message or not isinstance(text, str):
         return {}
     found = {}
-    for match in _AT.finditer(text):
+    for match in re.finditer(_AT, text):
         name, unit = _plain(match["name"]), match["unit"].upper()
         path = name.replace("'", "''")
         advice = f"'{path}@v7' or lance_scan('{path}', version := 7)"
@@ -113,7 +110,7 @@ def versioned_names(statement: Any, message: str) -> dict[str, str]:
 
 def unknown_alias(message: str) -> str | None:
     """Return what a statement calls a table that DuckDB does not find; None of other messages."""
-    match = _NO_ALIAS.search(message)
+    match = re.search(_NO_ALIAS, message)
     return None if match is None else match["alias"]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -53,7 +52,7 @@ def tuned(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Changes what scans are tuned by; each call adds to the calls before it."""
 
     def tune(**changes: Any) -> None:
-        monkeypatch.setattr(settings_module, "DEFAULT", replace(settings_module.DEFAULT, **changes))
+        monkeypatch.setattr(settings_module, "DEFAULT", settings_module.DEFAULT._replace(**changes))
 
     return tune
 

@@ -10,31 +10,25 @@ or has it elsewhere, parsing fails and the statement reads the whole table.
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from duckdb_adapter.statements import MAYBE_SPACE, PART, SPACE
 
-
-def _pattern(text: str) -> re.Pattern[str]:
-    """Return a pattern in which a blank stands for what is between words, `_` for what may be."""
-    names = rf"(?:{PART})(?:{MAYBE_SPACE}\.{MAYBE_SPACE}(?:{PART}))*"
-    columns = rf"\({MAYBE_SPACE}(?:{PART})(?:{MAYBE_SPACE},{MAYBE_SPACE}(?:{PART}))*{MAYBE_SPACE}\)"
-    text = text.replace(" ", SPACE).replace("_", MAYBE_SPACE)
-    text = text.replace("<name>", names).replace("<columns>", f"(?:{columns}{MAYBE_SPACE})?")
-    return re.compile(MAYBE_SPACE + text, re.IGNORECASE | re.DOTALL)
-
-
-_EXPLAIN = _pattern(r"EXPLAIN\b(?: ANALYZE\b)?_(?:\([^()]*\)_)?")
+# The word that a statement begins with.
+_FIRST_WORD = re.compile(rf"{MAYBE_SPACE}(\w*)")
 _CREATE = "CREATE(?: OR REPLACE)?(?: (?:TEMP|TEMPORARY))?"
-_INSERT = _pattern(
-    r"INSERT(?: OR (?:REPLACE|IGNORE))? INTO <name>_<columns>(?:BY (?:NAME|POSITION)\b)?"
-)
-# What stands in front of the query.
-_BEFORE = (_pattern(rf"{_CREATE} TABLE(?: IF NOT EXISTS)? <name>_<columns>AS\b"), _INSERT)
+_EXPLAIN = r"EXPLAIN\b(?: ANALYZE\b)?_(?:\([^()]*\)_)?"
+_INSERT = r"INSERT(?: OR (?:REPLACE|IGNORE))? INTO <name>_<columns>(?:BY (?:NAME|POSITION)\b)?"
+# By their first word, what stands in front of the query.
+_BEFORE = {
+    "CREATE": rf"{_CREATE} TABLE(?: IF NOT EXISTS)? <name>_<columns>AS\b",
+    "INSERT": _INSERT,
+}
 # The query stands in brackets. What is in the outermost brackets is what DuckDB parses.
-_AROUND = (
-    _pattern(r"COPY_\((?P<query>.*)\)_TO\b"),
-    _pattern(rf"{_CREATE} TYPE(?: IF NOT EXISTS)? <name> AS ENUM_\((?P<query>.*)\)_;?_\Z"),
-)
+_AROUND = {
+    "COPY": r"COPY_\((?P<query>.*)\)_TO\b",
+    "CREATE": rf"{_CREATE} TYPE(?: IF NOT EXISTS)? <name> AS ENUM_\((?P<query>.*)\)_;?_\Z",
+}
 
 
 def query_in(text: str) -> str:
@@ -44,12 +38,11 @@ def query_in(text: str) -> str:
         text: One statement in SQL.
     """
     text = _explained(text)
-    for pattern in _BEFORE:
-        if found := pattern.match(text):
-            return text[found.end() :]
-    for pattern in _AROUND:
-        if found := pattern.match(text):
-            return found["query"]
+    word = _first_word(text)
+    if word in _BEFORE and (found := _pattern(_BEFORE[word]).match(text)):
+        return text[found.end() :]
+    if word in _AROUND and (found := _pattern(_AROUND[word]).match(text)):
+        return found["query"]
     return text
 
 
@@ -59,10 +52,30 @@ def fires_triggers(text: str) -> bool:
     Args:
         text: One statement in SQL.
     """
-    return _INSERT.match(_explained(text)) is not None
+    text = _explained(text)
+    return _first_word(text) == "INSERT" and _pattern(_INSERT).match(text) is not None
 
 
 def _explained(text: str) -> str:
     """Return what `EXPLAIN` explains; the text itself where it explains nothing."""
-    explained = _EXPLAIN.match(text)
+    explained = _pattern(_EXPLAIN).match(text) if _first_word(text) == "EXPLAIN" else None
     return text[explained.end() :] if explained else text
+
+
+def _first_word(text: str) -> str:
+    """Return the word that a statement begins with in capitals; empty where it begins with none."""
+    found = _FIRST_WORD.match(text)
+    return found[1].upper() if found else ""
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    """Return a pattern in which a blank stands for what is between words, `_` for what may be.
+
+    Each takes a millisecond to compile, so that only the patterns of statements that occur are.
+    """
+    names = rf"(?:{PART})(?:{MAYBE_SPACE}\.{MAYBE_SPACE}(?:{PART}))*"
+    columns = rf"\({MAYBE_SPACE}(?:{PART})(?:{MAYBE_SPACE},{MAYBE_SPACE}(?:{PART}))*{MAYBE_SPACE}\)"
+    text = text.replace(" ", SPACE).replace("_", MAYBE_SPACE)
+    text = text.replace("<name>", names).replace("<columns>", f"(?:{columns}{MAYBE_SPACE})?")
+    return re.compile(MAYBE_SPACE + text, re.IGNORECASE | re.DOTALL)

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,8 +33,7 @@ _NULL_TESTS = {"OPERATOR_IS_NULL": "is_null", "OPERATOR_IS_NOT_NULL": "is_valid"
 _SAME = {"CONSTANT", "PARAMETER", "CAST", "TYPE", "FUNCTION"}
 
 
-@dataclass(frozen=True, slots=True)
-class RowTests:
+class RowTests(NamedTuple):
     """Tests that must all be true of a row.
 
     Attributes:

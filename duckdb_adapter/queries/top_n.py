@@ -9,8 +9,7 @@ its rows are read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.row_tests import RowTests, tests_of
@@ -25,8 +24,7 @@ _PLAIN = ("COLUMN_REF", "CONSTANT")
 MAX_FIRST_ROWS = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class SortKey:
+class SortKey(NamedTuple):
     """A column by which rows are put in order.
 
     Attributes:
@@ -38,8 +36,7 @@ class SortKey:
     descending: bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class TopN:
+class TopN(NamedTuple):
     """The first rows of a table in some order, which are all that a query uses.
 
     Attributes:
@@ -57,7 +54,7 @@ class TopN:
 
     orders: tuple[SortKey, ...]
     rows: int
-    tests: RowTests = field(default_factory=RowTests)
+    tests: RowTests = RowTests()
     calls: bool = False
     partitions: tuple[str, ...] = ()
     are_all_orders: bool = False
@@ -73,10 +70,10 @@ class TopN:
             return self
         default = find_default()
         orders = (
-            order if order.descending is not None else replace(order, descending=default)
+            order if order.descending is not None else order._replace(descending=default)
             for order in self.orders
         )
-        return replace(self, orders=tuple(orders))
+        return self._replace(orders=tuple(orders))
 
     @property
     def directions(self) -> list[tuple[bool, ...]]:

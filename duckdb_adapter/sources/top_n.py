@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
 from operator import and_
@@ -119,7 +119,7 @@ class TopNRows(Rows):
         self._compares_bytes = compares_bytes
         leading = self._leading(first.orders, compares_bytes)
         are_all = first.are_all_orders and len(leading) == len(first.orders)
-        self._wanted = replace(first, orders=leading, are_all_orders=are_all)
+        self._wanted = first._replace(orders=leading, are_all_orders=are_all)
         self._use = use
 
     def keeps_most(self, filter: pc.Expression) -> bool:

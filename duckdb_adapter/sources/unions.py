@@ -7,8 +7,8 @@ of all tables, with nulls where a table has no such column.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -36,8 +36,7 @@ _MAX_ENCODED = 32
 _MAX_AHEAD, _SMALL_FRAGMENTS, _SMALL_BYTES = 16, 64, 4 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class TableUnion:
+class TableUnion(NamedTuple):
     """Tables to be read as one.
 
     Attributes:
@@ -68,8 +67,7 @@ class TableUnion:
         return _UnionRows(members, fields, self.filename)
 
 
-@dataclass(frozen=True, slots=True)
-class _Member:
+class _Member(NamedTuple):
     """One of the tables.
 
     Attributes:
@@ -129,7 +127,7 @@ class _UnionRows(RowSource):
 
     def for_scan(self, needs_all: bool) -> _UnionRows:
         """Return the rows as DuckDB 2.0 scans them; see `RowSource.for_scan`."""
-        members = [replace(each, rows=each.rows.for_scan(needs_all)) for each in self._members]
+        members = [each._replace(rows=each.rows.for_scan(needs_all)) for each in self._members]
         return _UnionRows(members, self._given, self._filename, as_decimal64=True)
 
     def _is_encoded(self, column: str) -> bool:

@@ -8,8 +8,7 @@ conditions, each of which says whether its opposite is true for a missing value.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from lancefs.scan.expressions import (
     AND,
@@ -31,8 +30,7 @@ _TEXT_FUNCTIONS = {"starts_with", "ends_with", "match_substring", "match_like"}
 _WILDCARD = re.compile(r"[%_\\]")
 
 
-@dataclass(frozen=True, slots=True)
-class TextMatch:
+class TextMatch(NamedTuple):
     """A column whose strings begin or end with a text, hold it, or are like a pattern.
 
     Attributes:
@@ -63,8 +61,7 @@ class TextMatch:
 SingleCondition: TypeAlias = ColumnCondition | TextMatch
 
 
-@dataclass(frozen=True, slots=True)
-class Negation(Generic[T]):
+class Negation(NamedTuple, Generic[T]):
     """The opposite of a condition on one column.
 
     Attributes:
@@ -76,8 +73,7 @@ class Negation(Generic[T]):
     of_null: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Combination(Generic[T]):
+class Combination(NamedTuple, Generic[T]):
     """Conditions joined by AND or by OR.
 
     Attributes:

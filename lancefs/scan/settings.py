@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from lancefs.arguments import check_number
 
@@ -24,8 +24,7 @@ _ENGINE_MAPPED_BYTES = 256 * 1024 * 1024
 _ENGINE_INLINE_SECONDS = 0.002
 
 
-@dataclass(frozen=True, slots=True)
-class ScanSettings:
+class ScanSettings(NamedTuple):
     """What a scan trades: memory against speed, threads against their overhead.
 
     Attributes:
@@ -140,8 +139,7 @@ class ScanSettings:
             return self
         check_number("max_memory", max_memory, least=1)
         part = max(max_memory // MORSELS, 1)
-        return replace(
-            self,
+        return self._replace(
             max_memory=max_memory,
             stream_bytes=min(self.stream_bytes, part),
             table_bytes=min(self.table_bytes, part),
@@ -161,8 +159,7 @@ class ScanSettings:
         """
         if self.max_memory is not None:
             return self
-        return replace(
-            self,
+        return self._replace(
             stream_bytes=max(self.stream_bytes, min(_ENGINE_COLUMN_BYTES * columns, _ENGINE_BYTES)),
             reusing_columns=_ENGINE_COLUMNS,
             reusing_filtered=True,

@@ -10,8 +10,7 @@ deleted rows do, so that a range holds for every version with the file.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -57,8 +56,7 @@ _FileIdentity: TypeAlias = tuple[File | None, Hashable | None]
 Numbers: TypeAlias = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class ZoneRanges:
+class ZoneRanges(NamedTuple):
     """The ranges of a column of a data file.
 
     Attributes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
@@ -153,4 +154,4 @@ def test_without_secrets_there_are_no_options() -> None:
 def test_what_a_secret_says_is_what_s3fs_takes(
     text: str, is_config: bool, options: dict[str, Any]
 ) -> None:
-    assert s3_options(dict(_MEMBER.findall(text)), is_config) == options
+    assert s3_options(dict(re.findall(_MEMBER, text)), is_config) == options

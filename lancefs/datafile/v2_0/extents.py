@@ -8,7 +8,7 @@ greater than any end.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,7 @@ from lancefs.errors import CorruptFile
 MAX_ADJUSTMENT = (1 << 63) - 1  # no row ends beyond it
 
 
-@dataclass(frozen=True, slots=True)
-class Extents:
+class Extents(NamedTuple):
     """Items of some rows.
 
     Attributes:
