@@ -162,8 +162,7 @@ def values_of(expression: pc.Expression, name: str) -> Intervals | None:
     return None if root is None else _values(root, name)
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(NamedTuple):
     """A column compared with a literal.
 
     Attributes:
@@ -195,8 +194,7 @@ class Membership:
         return TextSet(*strings_of(self.values))
 
 
-@dataclass(frozen=True, slots=True)
-class TextPart:
+class TextPart(NamedTuple):
     """A column whose strings hold a text.
 
     Attributes:
@@ -345,8 +343,7 @@ def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
 
 
-@dataclass(frozen=True, slots=True)
-class ExpressionNode:
+class ExpressionNode(NamedTuple):
     """A part of an expression: a call, a field, a literal, or anything else (no kind).
 
     Attributes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -101,7 +100,7 @@ def _cast_values(values: Typed, target: pa.DataType) -> Typed:
     if expression is None:
         raise Refused(f"{values.type} cannot be cast to {target}", values.start)
     is_whole = pa.types.is_integer(values.type)
-    return replace(result(expression, target, values), cast_from=values if is_whole else None)
+    return result(expression, target, values)._replace(cast_from=values if is_whole else None)
 
 
 def _convert(values: Typed, target: pa.DataType) -> pc.Expression | None:

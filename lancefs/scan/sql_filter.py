@@ -19,7 +19,6 @@ differences. A condition may be unknown, as in SQL: a scan returns rows for whic
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -158,7 +157,7 @@ class _Parser:
         operand = self._parse_operand()
         if is_negative:
             operand = sql_operators.change_sign(operand)
-        return operand if operand.start == start else replace(operand, start=start)
+        return operand if operand.start == start else operand._replace(start=start)
 
     def _parse_infix(self, left: Operand, level: int) -> Operand:
         """Read an operator after an operand, and the operands that follow."""
@@ -365,7 +364,7 @@ class _Parser:
         token = self._advance()
         if token.kind == "name" and self._token.word == "(":
             called = sql_functions.call(token.text, self._parse_arguments(), token.start)
-            return replace(called, start=token.start)
+            return called._replace(start=token.start)
         parts = [token.text]
         while self._token.word in (".", "["):
             parts.append(self._parse_member())

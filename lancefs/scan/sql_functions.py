@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -77,7 +76,9 @@ def call(name: str, arguments: Sequence[Argument], start: int) -> Operand:
     """
     function = _FUNCTIONS.get(name.lower())
     if function is None:
-        near = difflib.get_close_matches(name.lower(), _FUNCTIONS, 1, 0.75)
+        from difflib import get_close_matches
+
+        near = get_close_matches(name.lower(), _FUNCTIONS, 1, 0.75)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(_FUNCTIONS))}"
         raise Refused(f"there is no function {name}; {hint}", start)
     count = len(arguments)

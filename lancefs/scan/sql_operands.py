@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,8 +40,7 @@ _STRING = re.compile("'([^']*)'")
 UNKNOWN = pc.scalar(null_of(pa.bool_()))
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(NamedTuple):
     """A constant.
 
     Attributes:
@@ -79,8 +77,7 @@ def strings(text: str, start: int) -> Iterator[Literal]:
         yield Literal(match[1], start + match.start(), match[0])
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
+class Typed(NamedTuple):
     """An expression over columns.
 
     Attributes:

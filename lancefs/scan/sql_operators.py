@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -278,7 +277,7 @@ def _join_two(join: Callable[[Any, Any], Any], left: Typed, right: Typed) -> Typ
     if total > _LONGEST_CHAIN:
         left, right, total = _seal(left), _seal(right), 2
     joined = condition(join(left.expression, right.expression), left, right)
-    return replace(joined, terms=total)
+    return joined._replace(terms=total)
 
 
 def _seal(chain: Typed) -> Typed:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -55,7 +54,7 @@ def _uncast(
             return None
         _, high = unit_bounds(source)
         # No number is written in another way: the value is none of the type.
-        return replace(literal, value=int(value) if _WRITTEN.fullmatch(value) else high + 1)
+        return literal._replace(value=int(value) if _WRITTEN.fullmatch(value) else high + 1)
     if isinstance(value, str):
         return None
     if pa.types.is_integer(target):
@@ -67,5 +66,5 @@ def _uncast(
             number = nearest_float(value, target)
         except ValueError:
             return None
-        return replace(literal, value=number) if abs(number) < _EXACT_FLOATS else None
+        return literal._replace(value=number) if abs(number) < _EXACT_FLOATS else None
     return None
