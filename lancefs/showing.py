@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
+from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.fields import Field
 from lancefs.datafile.logical_types import map_leaves
 from lancefs.errors import LanceError
@@ -121,6 +123,8 @@ def python_values(column: pa.ChunkedArray) -> list[Any]:
 
 def plain_type(data_type: pa.DataType) -> pa.DataType:
     """Return the type that `readable` casts values of a type to."""
+    if _is_uuid(data_type):  # whose texts are not those of their bytes
+        return data_type
     if isinstance(data_type, pa.BaseExtensionType):
         return plain_type(data_type.storage_type)
     if pa.types.is_duration(data_type) and data_type.unit == "ns":
@@ -158,11 +162,18 @@ def _cast_plain(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray
 
 def _without_zone(data_type: pa.DataType) -> pa.DataType:
     """Return a leaf type without the time zone of a timestamp."""
+    if _is_uuid(data_type):
+        return data_type
     if isinstance(data_type, pa.BaseExtensionType):
         return map_leaves(data_type.storage_type, _without_zone)
     if pa.types.is_dictionary(data_type):
         return map_leaves(data_type.value_type, _without_zone)
     return pa.timestamp(data_type.unit) if pa.types.is_timestamp(data_type) else data_type
+
+
+def _is_uuid(data_type: pa.DataType) -> bool:
+    is_extension = isinstance(data_type, pa.BaseExtensionType)
+    return is_extension and data_type.extension_name == "arrow.uuid"
 
 
 @lru_cache(maxsize=1024)
@@ -195,11 +206,54 @@ def _python_value(scalar: pa.Scalar) -> Any:
         return _text_of(scalar)
 
 
+def far_times(column: pa.ChunkedArray) -> dict[int, str]:
+    """Return the texts of dates and times of years that Arrow makes no text of, or a wrong one.
+
+    Returns:
+        The texts, by row; none for most columns.
+    """
+    unit = _far_unit(column.type)
+    if unit is None:
+        return {}
+    kind = pa.int32() if unit == "D" else pa.int64()
+    least, most = _near_times(unit)
+    counts = [numbers_of(chunk.view(kind), null=0) for chunk in column.chunks]
+    found = np.concatenate(counts) if counts else np.empty(0, np.int64)
+    far = np.flatnonzero((found < least) | (found >= most)).tolist()
+    return {row: _far_text(int(found[row]), unit, column.type) for row in far}
+
+
+def _far_unit(data_type: pa.DataType) -> str | None:
+    """Return NumPy's name for the unit of dates and times; None where they are never far."""
+    if pa.types.is_timestamp(data_type):
+        return None if data_type.unit == "ns" else str(data_type.unit)
+    if pa.types.is_date32(data_type):
+        return "D"
+    return "ms" if pa.types.is_date64(data_type) else None
+
+
+@lru_cache(maxsize=4)
+def _near_times(unit: str) -> tuple[int, int]:
+    """Return the first time of which Arrow's text is right, and the first one beyond these."""
+    ends = [np.datetime64(year, unit).astype(np.int64) for year in ("-32766", "32767")]
+    return int(ends[0]), int(ends[1])
+
+
+def _far_text(count: int, unit: str, data_type: pa.DataType) -> str:
+    """Return the text of a time; where there is a zone, it is that of UTC, and says so."""
+    precision = "D" if pa.types.is_date(data_type) else unit
+    text = str(np.datetime_as_string(np.datetime64(count, unit), precision)).replace("T", " ")
+    return f"{text}Z" if pa.types.is_timestamp(data_type) and data_type.tz is not None else text
+
+
 def _text_of(scalar: pa.Scalar) -> str:
+    if unit := _far_unit(scalar.type):
+        least, most = _near_times(unit)
+        if not least <= scalar.value < most:
+            return _far_text(scalar.value, unit, scalar.type)
     if pa.types.is_timestamp(scalar.type) and scalar.type.tz is not None:
         # The zone would be applied to what it cannot be: the text is that of UTC, and says so.
-        text = str(scalar.cast(pa.timestamp(scalar.type.unit)).cast(pa.string()).as_py())
-        return text if text.startswith("<") else f"{text}Z"
+        return f"{scalar.cast(pa.timestamp(scalar.type.unit)).cast(pa.string()).as_py()}Z"
     unit = f" {scalar.type.unit}" if pa.types.is_duration(scalar.type) else ""
     if isinstance(scalar, pa.StringScalar | pa.LargeStringScalar):  # no UTF-8
         return str(scalar.as_buffer().to_pybytes(), "utf-8", "backslashreplace")

@@ -9,19 +9,20 @@ from __future__ import annotations
 import codecs
 import io
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lancefs.cli.exits import Failure
 from lancefs.cli.render.grid import GridColumn, heading, is_terminal, print_grid, print_line
 from lancefs.cli.render.json_forms import json_form
 from lancefs.cli.render.text import jsonable, row_to_json, to_json
 from lancefs.cli.render.xlsx import write_xlsx
+from lancefs.datafile.constants import array_of, null_of
 from lancefs.printable import printable
-from lancefs.showing import cell, plain_type, python_values, readable
+from lancefs.showing import cell, far_times, plain_type, python_values, readable
 
 
 def print_rows(
@@ -169,12 +170,12 @@ def _write_separated(
     import pyarrow.csv as pacsv
 
     flat = pa.schema([pa.field(field.name, _csv_type(field.type)) for field in schema])
-    options = pacsv.WriteOptions(quoting_style="needed", delimiter=delimiter)
-    empty = pa.RecordBatch.from_pylist([], flat)
-    with pacsv.CSVWriter(sink, flat, write_options=options) as writer:
-        for batch in chain([empty], batches):
-            if batch.num_rows:
-                writer.write_batch(_flatten(batch, flat))
+    how: dict[str, Any] = {"quoting_style": "needed", "delimiter": delimiter}
+    pacsv.write_csv(flat.empty_table(), sink, pacsv.WriteOptions(**how))
+    for batch in batches:
+        if batch.num_rows:
+            rows = _flatten(batch, flat)
+            pacsv.write_csv(rows, sink, pacsv.WriteOptions(include_header=False, **how))
 
 
 def _write_json(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: IO[bytes]) -> None:
@@ -252,14 +253,18 @@ def _csv_type(data_type: pa.DataType) -> pa.DataType:
         *(pa.types.is_nested, pa.types.is_interval),
         *(pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary),
     )
-    return pa.string() if any(test(plain) for test in tests) else plain
+    is_text = isinstance(plain, pa.BaseExtensionType) or any(test(plain) for test in tests)
+    return pa.string() if is_text else plain
 
 
 def _flatten(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows of types that Arrow writes as CSV: those of a schema, or texts of far times."""
     table = readable(pa.Table.from_batches([batch]))
     arrays = []
     for column, field, data_type in zip(table.columns, schema, batch.schema.types, strict=True):
-        if column.type == field.type:
+        if far := far_times(column):
+            arrays.append(_with_far_times(column, far))
+        elif column.type == field.type:
             arrays.append(column.combine_chunks())
         elif pa.types.is_floating(field.type):
             arrays.append(column.cast(field.type).combine_chunks())
@@ -268,7 +273,16 @@ def _flatten(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
             values = map(form, python_values(column))
             texts = [None if value is None else _csv_text(value) for value in values]
             arrays.append(pa.array(texts, pa.string()))
-    return pa.record_batch(arrays, schema=schema)
+    return pa.record_batch(arrays, names=schema.names)
+
+
+def _with_far_times(column: pa.ChunkedArray, far: Mapping[int, str]) -> pa.Array:
+    """Return the texts of a column of times, those of far ones by their rows."""
+    near = array_of([row not in far for row in range(len(column))], pa.bool_())
+    texts = pc.if_else(near, column, null_of(column.type)).cast(pa.string()).to_pylist()
+    for row, text in far.items():
+        texts[row] = text
+    return array_of(texts, pa.string())
 
 
 def _csv_text(value: Any) -> str:

@@ -77,7 +77,9 @@ class Sheet:
 
     def __init__(self, book: Any, schema: pa.Schema) -> None:
         self._sheet, self._names, self._row = book.add_worksheet("rows"), schema.names, 1
-        self._forms = [json_form(field.type) for field in schema]
+        self._forms = [
+            None if pa.types.is_timestamp(field.type) else json_form(field.type) for field in schema
+        ]
         self._dates = {
             datetime: book.add_format({"num_format": "yyyy-mm-dd hh:mm:ss.000"}),
             date: book.add_format({"num_format": "yyyy-mm-dd"}),
