@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
 import numpy as np
+
+_T = TypeVar("_T")
 
 
 def check_number(name: str, value: int, least: int = 0) -> None:
@@ -36,6 +41,22 @@ def check_list(name: str, value: object) -> None:
     """
     if isinstance(value, str):
         raise TypeError(f"{name} is {value!r}; a list of names was expected: [{value!r}]")
+
+
+def read_once(
+    name: str, value: Iterable[str] | Mapping[str, _T] | None
+) -> list[str] | Mapping[str, _T] | None:
+    """Return names of columns that can be gone through again, also those of an iterator.
+
+    Args:
+        name: What the caller knows the argument by.
+        value: The names. None, and what has expressions by names, comes back as it is.
+
+    Raises:
+        TypeError: It is one name.
+    """
+    check_list(name, value)
+    return value if value is None or isinstance(value, Mapping) else list(value)
 
 
 def check_whole(least: int, **numbers: object) -> None:

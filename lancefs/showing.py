@@ -173,7 +173,7 @@ def _without_zone(data_type: pa.DataType) -> pa.DataType:
 
 def _is_uuid(data_type: pa.DataType) -> bool:
     is_extension = isinstance(data_type, pa.BaseExtensionType)
-    return is_extension and data_type.extension_name == "arrow.uuid"
+    return bool(is_extension and data_type.extension_name == "arrow.uuid")
 
 
 @lru_cache(maxsize=1024)
@@ -235,14 +235,15 @@ def _far_unit(data_type: pa.DataType) -> str | None:
 @lru_cache(maxsize=4)
 def _near_times(unit: str) -> tuple[int, int]:
     """Return the first time of which Arrow's text is right, and the first one beyond these."""
-    ends = [np.datetime64(year, unit).astype(np.int64) for year in ("-32766", "32767")]
+    ends = np.array(["-32766", "32767"], f"datetime64[{unit}]").astype(np.int64)
     return int(ends[0]), int(ends[1])
 
 
 def _far_text(count: int, unit: str, data_type: pa.DataType) -> str:
     """Return the text of a time; where there is a zone, it is that of UTC, and says so."""
     precision = "D" if pa.types.is_date(data_type) else unit
-    text = str(np.datetime_as_string(np.datetime64(count, unit), precision)).replace("T", " ")
+    time = np.array(count, np.int64).view(f"datetime64[{unit}]")
+    text = str(np.datetime_as_string(time, precision)).replace("T", " ")
     return f"{text}Z" if pa.types.is_timestamp(data_type) and data_type.tz is not None else text
 
 

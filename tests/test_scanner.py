@@ -98,6 +98,28 @@ def test_one_name_in_place_of_a_list_says_what_is_expected(dataset: lancefs.Lanc
 # Filters
 
 
+def test_names_of_an_iterator_are_read_as_those_of_a_list(dataset: lancefs.LanceDataset) -> None:
+    names = dataset.schema.names[:2]
+    assert dataset.head(3, columns=iter(names)) == dataset.head(3, columns=names)
+    scanner = dataset.scanner(columns=(name for name in names))
+    assert pickle.loads(pickle.dumps(scanner)).to_table().column_names == names
+    shown = dataset.take([1], columns=iter(names)).column_names
+    assert shown == names
+    with pytest.raises(TypeError, match=r"a column is named by .*; its name was expected"):
+        dataset.to_table(columns=[pc.field(names[0])])
+
+
+def test_sql_in_place_of_an_expression_says_what_is_expected(
+    dataset: lancefs.LanceDataset,
+) -> None:
+    name = dataset.schema.names[0]
+    for text in (f"{name} + 1", f"lower({name})"):
+        with pytest.raises(ColumnNotFound, match=r"column '.*'; an expression is one of pyarrow"):
+            dataset.to_table(columns={"x": text})
+    with pytest.raises(ColumnNotFound, match=r"'none'; .* (column|did you mean)"):
+        dataset.to_table(columns={"x": "none"})
+
+
 def test_sql_text_filters_wherever_an_expression_does(dataset: lancefs.LanceDataset) -> None:
     text, expression = (
         "price > 700 AND city = 'city 2'",

@@ -6,7 +6,7 @@ against the columns and to see what indices can be asked took a quarter of the t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial, reduce
 from operator import and_
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from lancefs.datafile.fields import Field
+from lancefs.errors import ColumnNotFound
 from lancefs.forks import cached_property
 from lancefs.scan import expressions
 from lancefs.scan.conditions import Condition
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 # Bytes of filters that are kept for each version, and what each counts in addition to its text.
 _BYTES, _MIN_BYTES = 32 * 1024, 256
+# Characters of expressions, which names of columns mostly lack.
+_SIGNS = frozenset("+-*/%()[]<>=|")
 
 
 class KnownFilter:
@@ -75,6 +78,40 @@ def key_of(filters: Sequence[pc.Expression | str]) -> tuple[bytes | str, ...]:
         TypeError: A filter is neither text nor an expression.
     """
     return tuple(map(_key_of, filters))
+
+
+def named_expressions(
+    columns: Mapping[str, pc.Expression | str], version: OpenVersion
+) -> dict[str, pc.Expression]:
+    """Return what a scan computes, columns that are named as expressions.
+
+    Args:
+        columns: Expressions, or names of columns, by the names of what comes out.
+        version: The version whose columns they name.
+
+    Raises:
+        ColumnNotFound: There is no such column.
+        TypeError: A value is neither a name nor an expression.
+    """
+
+    def of_column(name: str) -> pc.Expression:
+        try:
+            field = version.column(name)
+        except ColumnNotFound as error:
+            if _SIGNS.isdisjoint(name):
+                raise
+            expected = "an expression is one of pyarrow.compute: pc.field('a') + 1"
+            raise ColumnNotFound(f"{str(error).partition(';')[0]}; {expected}") from None
+        return pc.field(*(part.name for part in field.way or (field,)))
+
+    for name, value in columns.items():
+        if not isinstance(value, str | pc.Expression):
+            expected = f"or an expression, such as pyarrow.compute.scalar({value!r}),"
+            raise TypeError(f"columns has {value!r} for {name!r}; a name {expected} was expected")
+    return {
+        name: of_column(value) if isinstance(value, str) else value
+        for name, value in columns.items()
+    }
 
 
 def fields_read(wanted: Sequence[pc.Expression], version: OpenVersion) -> tuple[Field, ...]:

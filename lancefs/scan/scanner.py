@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.arguments import check_list, check_number
+from lancefs.arguments import check_list, check_number, read_once
 from lancefs.datafile.arrays import without_columns
 from lancefs.datafile.decimals import decimal64_field
 from lancefs.datafile.fields import Blobs, Field
@@ -136,7 +136,7 @@ class LanceScanner(OtherNames):
     ) -> None:
         numbers = {"batch_size": batch_size, "limit": limit, "offset": offset}
         _check_numbers(**numbers)
-        check_list("columns", columns)
+        columns = read_once("columns", columns)
         self._version, self._shown = version, tuple(shown)
         chosen = None if fragments is None else self._choose_readers(fragments)
         self._arguments = (version, self._shown, columns, tuple(filters))
@@ -546,20 +546,9 @@ class LanceScanner(OtherNames):
         return None if known is None else IndexUse(self._version, known, is_part, wanted)
 
     def _expressions(self, columns: Mapping[str, pc.Expression | str]) -> dict[str, pc.Expression]:
-        def path(name: str) -> list[str]:
-            field = self._version.column(name)
-            return [part.name for part in field.way or (field,)]
+        from lancefs.scan.known_filters import named_expressions
 
-        for name, value in columns.items():
-            if not isinstance(value, str | pc.Expression):
-                expected = f"or an expression, such as pyarrow.compute.scalar({value!r}),"
-                raise TypeError(
-                    f"columns has {value!r} for {name!r}; a name {expected} was expected"
-                )
-        return {
-            name: pc.field(*path(value)) if isinstance(value, str) else value
-            for name, value in columns.items()
-        }
+        return named_expressions(columns, self._version)
 
     def _compute(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         from lancefs.scan import expressions

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from lancefs.arguments import check_list
 from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.buffers import Mask, UInts
 from lancefs.datafile.fields import Field
@@ -70,7 +69,6 @@ class FoundRows:
     Raises:
         ColumnNotFound: A column is not in the table, or the table has no row ids.
         InvalidFilter: The text of the filter cannot be parsed.
-        TypeError: The columns are a text.
         ValueError: A column of the table has the name of one that the search adds.
     """
 
@@ -190,7 +188,6 @@ class FoundRows:
     def _plain_columns(self) -> Columns:
         """Return the columns that are read of the rows that were found."""
         columns = self._rows.columns
-        check_list("columns", columns)
         if isinstance(columns, Mapping):
             added = {name: name for name in self._rows.metadata}
             both = {**added, **columns}

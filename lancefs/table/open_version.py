@@ -195,11 +195,11 @@ class OpenVersion:
         Raises:
             ColumnNotFound: There is no such column or member; the message names the nearest ones.
         """
+        if not isinstance(name, str):
+            raise TypeError(f"a column is named by {name!r}; its name was expected")
         found = self.named_fields.get(name)
         if found is not None:
             return found
-        if not isinstance(name, str):
-            raise TypeError(f"a column is named by {name!r}; its name was expected")
         if "." not in name and "`" not in name:
             return self.field(name)
         try:

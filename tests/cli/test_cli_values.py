@@ -35,7 +35,8 @@ def test_uuids_are_written_as_uuids_and_not_as_their_bytes(
     if form == "json":
         first, second = json.loads(done.out)
         assert first == {
-            **{"id": text, "list": [text]},
+            "id": text,
+            "list": [text],
             "struct": {"id": text, "at": "1970-01-01T00:00:00.000000000"},
         }
         assert second["id"] is None

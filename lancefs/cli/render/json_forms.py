@@ -21,8 +21,8 @@ def json_form(data_type: pa.DataType) -> JsonForm | None:
     """Return what makes the Python values of a type ready for JSON; None where `jsonable` does.
 
     Durations in nanoseconds, which are whole numbers in Python, become seconds as all durations.
-    Intervals, which are tuples, and times of which Python has only texts become ISO 8601. Maps become objects, or lists of pairs where a key is
-    there twice: an object would lose an item.
+    Intervals, which are tuples, and times of which Python has only texts become ISO 8601. Maps
+    become objects, or lists of pairs where a key is there twice: an object would lose an item.
 
     Args:
         data_type: The type of a column, before `readable` casts it.
