@@ -241,9 +241,10 @@ def _near_times(unit: str) -> tuple[int, int]:
 
 def _far_text(count: int, unit: str, data_type: pa.DataType) -> str:
     """Return the text of a time; where there is a zone, it is that of UTC, and says so."""
-    precision = "D" if pa.types.is_date(data_type) else unit
     time = np.array(count, np.int64).view(f"datetime64[{unit}]")
-    text = str(np.datetime_as_string(time, precision)).replace("T", " ")
+    if pa.types.is_date(data_type):
+        time = time.astype("datetime64[D]")
+    text = str(np.datetime_as_string(time)).replace("T", " ")
     return f"{text}Z" if pa.types.is_timestamp(data_type) and data_type.tz is not None else text
 
 
