@@ -1,9 +1,8 @@
 """Queries that group by string columns or compute on them value by value.
 
-Such columns are those of `GROUP BY level, host`, if there are several and DuckDB aggregates before
-it joins their replacement; and, in aggregating queries, arguments of functions, as in
-`WHERE starts_with(host, 'eu-')` and `GROUP BY upper(host)`, which are then computed once for each
-distinct value.
+Such columns are those of `GROUP BY level, host`, and members of structs, if there are several; and,
+in aggregating queries, arguments of functions, as in `WHERE starts_with(host, 'eu-')` and
+`GROUP BY upper(host)`, which are then computed once for each distinct value.
 
 The analysis only affects speed, because the replacement has the same rows and columns (see
 `sources.groups`). So it need not understand the whole text.
@@ -16,6 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from duckdb_adapter.identifiers import fold
+from duckdb_adapter.queries.column_uses import path_from_column
 from duckdb_adapter.queries.function_names import AGGREGATES, COLLECTING
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.trees import (
@@ -71,7 +71,8 @@ class GroupKeys(NamedTuple):
     """Columns of strings that a query takes by groups of rows with the same values.
 
     Attributes:
-        columns: Those by which it groups, or of which a function computes something.
+        columns: Those by which it groups, or of which a function computes something; members of
+            structs by their paths.
         are_joined_last: Whether DuckDB aggregates before it joins what stands for them.
         takes_any_order: Whether the order of rows is nothing to the query.
     """
@@ -86,7 +87,7 @@ def group_keys(query: TableQuery, encoded: Collection[str]) -> GroupKeys | None:
 
     Args:
         query: The query, which names the table or a view of it.
-        encoded: The columns that may be returned.
+        encoded: The columns that may be returned; members of structs by their paths.
 
     Returns:
         None if that would not pay, or the query reads the table twice.
@@ -95,12 +96,12 @@ def group_keys(query: TableQuery, encoded: Collection[str]) -> GroupKeys | None:
     if len(columns) < len(encoded) or _MAY_GROUP.search(query.text) is None:
         return None
     lower = query.text.lower()
-    is_named = any(column in lower for column in columns)
+    is_named = any(column.rpartition(".")[2] in lower for column in columns)
     select = _select_from(query) if is_named else None
     if select is None:
         return None
     tested, compared = _tested(select.get("where_clause"), columns)
-    strings = columns.keys() - compared
+    strings = _not_tested(columns.keys() - compared, select.get("where_clause"), query.columns)
     keys = _grouped_below_joins(select, query.columns, strings)
     are_joined_last = bool(keys)
     shown = [select[part] for part in ("select_list", "group_expressions", "having", "modifiers")]
@@ -108,6 +109,8 @@ def group_keys(query: TableQuery, encoded: Collection[str]) -> GroupKeys | None:
     in_order = any(call["function_name"].lower() in _IN_ORDER for call in calls)
     takes_any_order = query.names(select["from_table"]) and not in_order  # a view may have a LIMIT
     if aggregates(select) or _is_distinct(select):  # a join changes the order of rows
+        if takes_any_order and not are_joined_last:
+            keys += _grouped(select, query.columns, strings)
         keys += [key for key in tested if key not in compared]
         if takes_any_order and not are_joined_last:
             keys += _computed(calls, query.columns, strings)
@@ -175,6 +178,8 @@ def _grouped_below_joins(
     select: Mapping[str, Any], columns: Mapping[str, str], strings: Collection[str]
 ) -> list[str]:
     """Return the columns of strings by which a SELECT groups, if it aggregates before a join."""
+    if len(select["group_sets"]) > 1:
+        return []
     groups = [column_of(each, columns) for each in _groups(select, columns)]
     keys = list(dict.fromkeys(each for each in groups if each is not None and each in strings))
     others = set(groups) - {*keys}
@@ -187,6 +192,39 @@ def _grouped_below_joins(
     arguments = [arguments_of(call) for call in calls if _is_aggregate(call)]
     used = {column_of(part, columns) for part in expressions_in(arguments)}
     return keys if any(arguments) and used.isdisjoint(keys) else []
+
+
+def _grouped(
+    select: Mapping[str, Any], columns: Mapping[str, str], strings: Collection[str]
+) -> list[str]:
+    """Return the columns of strings by which a SELECT groups, if it does so by several values."""
+    groups = [*(_groups(select, columns) if aggregates(select) else select["select_list"])]
+    sizes = [len(each) for each in select["group_sets"]] or [len(groups)]
+    counts = any(call["distinct"] for call in _calls_in(select["select_list"]))
+    if max(sizes) < _MIN_GROUPED and not counts:
+        return []
+    paths = [_path_of(each, columns) for each in groups]
+    return [path for path in paths if path is not None and path in strings]
+
+
+def _not_tested(
+    strings: Collection[str], where: Any, columns: Mapping[str, str]
+) -> Collection[str]:
+    """Return the columns of strings, and those members of whose structs no condition speaks.
+
+    Of structs that are put together after the join, conditions do not reach the scan.
+    """
+    paths = {_path_of(each, columns) for each in expressions_in(where)}
+    structs = {path.partition(".")[0] for path in paths if path is not None}
+    return {name for name in strings if name in columns or name.partition(".")[0] not in structs}
+
+
+def _path_of(expression: Mapping[str, Any], columns: Mapping[str, str]) -> str | None:
+    """Return the column that an expression is, or the member by its path; None for others."""
+    if expression["class"] != "COLUMN_REF":
+        return None
+    path = path_from_column([fold(name) for name in expression["column_names"]], columns)
+    return None if path is None else ".".join(path)
 
 
 def _calls_in(node: Any) -> Iterator[Mapping[str, Any]]:
@@ -241,7 +279,7 @@ def _groups(select: Mapping[str, Any], columns: Collection[str]) -> Iterator[Map
     shown = select["select_list"]
     if select["aggregate_handling"] == "FORCE_AGGREGATES":  # GROUP BY ALL
         yield from (each for each in shown if not any(map(_is_aggregate, _calls_in(each))))
-    named = {fold(each["alias"]): each for each in shown}
+    named = {fold(each["alias"]): each for each in shown if each["alias"]}
     for expression in select["group_expressions"]:
         position, name = _position(expression), name_alone(expression)
         if position is not None:

@@ -251,7 +251,7 @@ def _items(dataset: LanceDataset, column: str) -> pa.Array | None:
     if version.is_fresh or version.num_rows < _MIN_FRAGMENT * len(version.readers):
         return None
     for reader in version.readers:
-        found = stored_items(reader, version.field(column))
+        found = stored_items(reader, version.column(column))
         if found is None or len(found) > _MAX_ITEMS:
             return None
         items |= dict.fromkeys(found.to_pylist())

@@ -56,9 +56,26 @@ class GroupedRows(RowSource):
     @cached_property
     def schema(self) -> pa.Schema:
         """The columns, the counting one first and the numbers last."""
-        keys, kind = self._combinations.columns, pa.from_numpy_dtype(self._combinations.dtype)
-        others = [field for field in self.rows.schema if field.name not in keys]
+        kind = pa.from_numpy_dtype(self._combinations.dtype)
+        fields = [self._without_keys(field) for field in self.rows.schema]
+        others = [field for field in fields if field is not None]
         return pa.schema([*others, pa.field(GROUP, kind)])
+
+    def _without_keys(self, field: pa.Field) -> pa.Field | None:
+        """Return a column without what comes as a number; None where nothing else is in it."""
+        keys = self._combinations.columns
+        if field.name in keys:
+            return None
+        if field.name not in self._structs:
+            return field
+        members = [each for each in field.type if f"{field.name}.{each.name}" not in keys]
+        return field.with_type(pa.struct(members)) if members else None
+
+    @cached_property
+    def _structs(self) -> frozenset[str]:
+        """The structs of which members come as a number."""
+        paths = (key.partition(".") for key in self._combinations.columns)
+        return frozenset(name for name, dot, _ in paths if dot)
 
     @property
     def table(self) -> LanceDataset:
@@ -73,7 +90,7 @@ class GroupedRows(RowSource):
     def query(self, table_of: TableOf) -> str:
         """Return the query that DuckDB reads: the rows with the strings of their numbers."""
         columns = ", ".join(
-            quoted(field.name) for field in self.rows.schema if field.name != COUNT_COLUMN
+            self._shown(field) for field in self.rows.schema if field.name != COUNT_COLUMN
         )
         rows, groups = table_of(_READER), table_of(_COMBINATIONS)
         if self._has_ranges:
@@ -87,6 +104,19 @@ class GroupedRows(RowSource):
         # A left join, below which DuckDB aggregates anything: below an inner one, which may remove
         # rows, only what cannot fail.
         return f"SELECT {columns} FROM {rows} LEFT JOIN {groups} USING ({GROUP})"
+
+    def _shown(self, field: pa.Field) -> str:
+        """Return a column of the rows in SQL: of a struct, put together of its members."""
+        name = quoted(field.name)
+        if field.name not in self._structs:
+            return name
+        members = list[str]()
+        for member in (each.name for each in field.type):
+            path, text = f"{field.name}.{member}", member.replace("'", "''")
+            is_key = path in self._combinations.columns
+            value = quoted(path) if is_key else f"system.main.struct_extract({name}, '{text}')"
+            members.append(f"{quoted(member)} := {value}")
+        return f"system.main.struct_pack({', '.join(members)}) AS {name}"
 
     def variables(self) -> Mapping[str, RowSource | pa.Table]:
         """Return the rows that the query reads: these, and the strings of each number."""
@@ -103,8 +133,9 @@ class GroupedRows(RowSource):
         return GroupedRows(rows, self._combinations, self._has_ranges)
 
     def can_filter(self, column: str) -> bool:
-        """Whether filters may speak of a column: not of the numbers."""
-        return column != GROUP and self.rows.can_filter(column)
+        """Whether filters may speak of a column: not of numbers, and structs without members."""
+        is_whole = column != GROUP and column not in self._structs
+        return is_whole and self.rows.can_filter(column)
 
     def filter_field(self, column: str) -> pa.Field:
         """Return a column as filters see it: not encoded."""
@@ -125,14 +156,24 @@ class GroupedRows(RowSource):
         if GROUP not in names:
             yield from self.rows.batches(names, terms)
             return
-        keys = self._combinations.columns
-        read = [name for name in names if name != GROUP] + keys
+        keys = [key.partition(".") for key in self._combinations.columns]
+        shown = [name for name in names if name != GROUP]
+        read = list(dict.fromkeys([*shown, *(name for name, _, _ in keys)]))
         schema = pa.schema([self.schema.field(name) for name in names])
         for batch in self.rows.batches(read, terms):
             arrays = dict(zip(read, batch.columns, strict=True))
-            numbers = self._combinations.numbers([arrays[key] for key in keys])
-            arrays[GROUP] = to_arrow_numbers(numbers)
+            values = [_member(arrays[name], member) for name, _, member in keys]
+            for name in self._structs.intersection(shown):
+                members = schema.field(name).type.names
+                parts = [_member(arrays[name], member) for member in members]
+                arrays[name] = pa.StructArray.from_arrays(parts, fields=[*schema.field(name).type])
+            arrays[GROUP] = to_arrow_numbers(self._combinations.numbers(values))
             yield pa.RecordBatch.from_arrays([arrays[name] for name in names], schema=schema)
+
+
+def _member(array: pa.Array, name: str) -> pa.Array:
+    """Return a member of structs, none of which is missing; the array itself without a name."""
+    return array.field(name) if name else array
 
 
 def group_by_codes(rows: Rows, query: TableQuery) -> Rows | GroupedRows:
@@ -147,7 +188,7 @@ def group_by_codes(rows: Rows, query: TableQuery) -> Rows | GroupedRows:
     """
     if not _MIN_ROWS <= (rows.known_count() or 0) <= MAX_ROWS:
         return rows
-    names, keys = rows.schema.names, group_keys(query, rows.encoded)
+    names, keys = rows.schema.names, group_keys(query, rows.encoded | rows.encoded_members)
     folded = {fold(each) for each in names}  # DuckDB renames columns that are spelled alike
     if keys is None or len(folded) < len(names) or GROUP in folded:
         return rows

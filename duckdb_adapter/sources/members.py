@@ -62,6 +62,13 @@ class MemberRows(Rows):
         """Functions that have to be DuckDB's own in the statement."""
         return frozenset({"count"}) if self._used.counts else frozenset()
 
+    @property
+    def encoded_members(self) -> frozenset[str]:
+        """The paths of the members of structs that DuckDB 2.0 gets dictionary-encoded."""
+        nested = self._known_columns.nested.items()
+        is_text = {path: not self.dataset.opened.column(path).children for path, _ in nested}
+        return frozenset(path for path, name in nested if path != name and is_text[path])
+
     def row_count(self, finds_file: Callable[[str], bool]) -> RowCount | None:
         """Return how many rows there are, where that is all that the query uses.
 

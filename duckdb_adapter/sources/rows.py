@@ -252,6 +252,11 @@ class Rows(RowSource):
         return self._columns.encoded
 
     @property
+    def encoded_members(self) -> frozenset[str]:
+        """The paths of the members of structs that DuckDB 2.0 gets dictionary-encoded."""
+        return frozenset()
+
+    @property
     def _columns(self) -> DuckDBColumns:
         return self._known_columns.for_scan if self._is_for_scan else self._known_columns
 
