@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from duckdb_adapter.queries.function_names import AGGREGATES
+from duckdb_adapter.queries.table_query import MAX_TEXTS
 
 _IN_ORDER = re.compile(r"\b(group|order)\s+by\b", re.IGNORECASE)
 _LIMIT = re.compile(r"\blimit\b", re.IGNORECASE)
@@ -17,6 +19,7 @@ _ALL_ROWS = re.compile(
 _FEW_ROWS = re.compile(r"\b(limit|exists|sample)\b", re.IGNORECASE)
 
 
+@lru_cache(MAX_TEXTS)
 def needs_all_rows(text: str) -> bool:
     """Guess whether a statement needs all rows of its tables before it returns one.
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.column_uses import path_from_column
 from duckdb_adapter.queries.function_names import AGGREGATES, COLLECTING
-from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.table_query import MAX_TEXTS, TableQuery
 from duckdb_adapter.queries.trees import (
     aggregates,
     arguments_of,
@@ -82,7 +83,8 @@ class GroupKeys(NamedTuple):
     takes_any_order: bool
 
 
-def group_keys(query: TableQuery, encoded: Collection[str]) -> GroupKeys | None:
+@lru_cache(MAX_TEXTS)
+def group_keys(query: TableQuery, encoded: frozenset[str]) -> GroupKeys | None:
     """Return columns by which a query groups, or of which it computes something, and no comparison.
 
     Args:

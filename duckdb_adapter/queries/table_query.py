@@ -19,6 +19,8 @@ from duckdb_adapter.queries.trees import classes_in, is_table, is_unmodified_tab
 from lancefs.datafile.fields import BLOB_V1_DESCRIPTOR, BLOB_V2_DESCRIPTOR
 from lancefs.forks import cached_property
 
+# Most texts, and queries, for which what they say is cached.
+MAX_TEXTS = 64
 # The types of columns of blobs, which are stored as something else.
 _DESCRIPTORS = (BLOB_V1_DESCRIPTOR, BLOB_V2_DESCRIPTOR)
 

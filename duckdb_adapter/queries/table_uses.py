@@ -24,15 +24,12 @@ from duckdb_adapter.queries.partitions import top_n_of_partitions
 from duckdb_adapter.queries.pivots import BIND_COUNT, pivoted_columns
 from duckdb_adapter.queries.scan_calls import ScanCall
 from duckdb_adapter.queries.sorts import sorted_columns
-from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.table_query import MAX_TEXTS, TableQuery
 from duckdb_adapter.queries.top_n import TopN, top_n_of
 from duckdb_adapter.queries.unpushed_filters import unpushed_conditions
 from lancefs.forks import cached_property
 
 T = TypeVar("T")
-
-# Most query texts for which the uses of tables are cached.
-_MAX_TEXTS = 64
 
 
 class StatementTable(NamedTuple):
@@ -157,7 +154,7 @@ class _Same(Generic[T]):
         return id(self.it)
 
 
-@lru_cache(_MAX_TEXTS)
+@lru_cache(MAX_TEXTS)
 def _uses(
     text: str, table: StatementTable, schema: _Same[pa.Schema], call: _Same[ScanCall | None]
 ) -> TableUses:

@@ -9,7 +9,8 @@ such a function is taken for the function: it may see the rows in another order,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ import pyarrow as pa
 from duckdb_adapter.queries.column_uses import members_named
 from duckdb_adapter.queries.function_names import AGGREGATES, COLLECTING, OF_VALUES
 from duckdb_adapter.queries.pivots import pivoted_columns
-from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.table_query import MAX_TEXTS, TableQuery
 from duckdb_adapter.queries.trees import aggregates, expressions_in, function_of
 
 # A statement without any of these is not parsed.
@@ -25,30 +26,29 @@ _MAY_GROUP = re.compile(rf"\bgroup\s+by\b|\bdistinct\b|\b({'|'.join(AGGREGATES)}
 _FREE = AGGREGATES | OF_VALUES
 
 
-def value_count_paths(query: TableQuery, is_countable: Callable[[str], bool]) -> list[str]:
+@lru_cache(MAX_TEXTS)
+def value_count_paths(query: TableQuery) -> Sequence[str]:
     """Return the columns of which the values and how often they occur are all that a query uses.
 
     Args:
         query: The query.
-        is_countable: Whether a column may be returned.
 
     Returns:
         Columns in the order of the table; of structs, members by their paths, and no other name has
         a dot. An empty list if the query may use more.
     """
     if query.table_select is None:
-        pivoted = pivoted_columns(query)
-        return pivoted if all(map(is_countable, pivoted)) else []
+        return pivoted_columns(query)
     if _MAY_GROUP.search(query.text) is None or not query.uses:
         return []
-    paths = [
+    if not _takes_any_order(query.table_select):
+        return []
+    return [
         path
         for key, column in query.columns.items()
         if key in query.uses
         for path in _paths(column, query.structs.get(column), query.uses[key])
     ]
-    is_proved = all(map(is_countable, paths)) and _takes_any_order(query.table_select)
-    return paths if is_proved else []
 
 
 def _paths(column: str, struct: pa.StructType | None, members: Collection[str]) -> list[str]:

@@ -128,9 +128,9 @@ def value_count_rows(
     def is_counted(path: str) -> bool:
         return is_binary() if _is_text(rows, path) else is_countable(type_of(dataset, path))
 
-    paths = value_count_paths(query, is_counted)
+    paths = value_count_paths(query)
     values = len(paths) * (rows.known_count() or 0)
-    if not (paths and can_name(paths)) or values > MAX_ROWS:
+    if not (paths and can_name(paths)) or values > MAX_ROWS or not all(map(is_counted, paths)):
         return None
     if _is_answered_by_index(rows, query, paths):
         return None
