@@ -241,7 +241,8 @@ def _scanned(table: BoundTable) -> Replacement:
         rows = rows.with_encoded_lists()
     # Before DuckDB 2.0, which aggregates below joins, groups by strings are quicker.
     rows = table.with_used_columns(rows)
-    grouped = group_by_codes(rows, table.uses.query) if table.is_first and is_new() else rows
+    is_grouped = table.is_of_statement and is_new()
+    grouped = group_by_codes(rows, table.uses.query) if is_grouped else rows
     if grouped is not rows:
         return grouped
     expressions = ranged_keys(table.rows, table.uses.join_keys)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.column_uses import path_from_column
 from duckdb_adapter.queries.function_names import AGGREGATES, COLLECTING
+from duckdb_adapter.queries.pivots import pivot_groups
 from duckdb_adapter.queries.table_query import MAX_TEXTS, TableQuery
 from duckdb_adapter.queries.trees import (
     aggregates,
@@ -99,6 +100,9 @@ def group_keys(query: TableQuery, encoded: frozenset[str]) -> GroupKeys | None:
         return None
     lower = query.text.lower()
     is_named = any(column.rpartition(".")[2] in lower for column in columns)
+    if is_named and (groups := pivot_groups(query)):
+        names = [columns[key] for key in dict.fromkeys(groups) if key in columns]
+        return GroupKeys(names, False, True) if len(groups) >= _MIN_GROUPED and names else None
     select = _select_from(query) if is_named else None
     if select is None:
         return None

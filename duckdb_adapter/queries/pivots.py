@@ -34,23 +34,63 @@ def pivoted_columns(query: TableQuery) -> list[str]:
     Returns:
         An empty list if the query is another one, or groups by columns that it does not name.
     """
-    node = query.query_root if query.columns and "pivot" in query.text.lower() else None
-    if node is None or node["type"] != "SELECT_NODE" or not _shows_all(node):
+    pivot = _pivot_of(query)
+    if pivot is None or not query.names(pivot["source"]):
         return []
-    pivot = node["from_table"]
-    if pivot["type"] != "PIVOT" or not pivot["groups"] or not query.names(pivot["source"]):
-        return []
-    if pivot["sample"] or pivot["unpivot_names"] or not all(map(_is_plain, pivot["pivots"])):
-        return []
-    parts = [pivot["aggregates"], [each["pivot_expressions"] for each in pivot["pivots"]]]
-    if not classes_in(parts) <= _KNOWN or not calls_only(parts, AGGREGATES | OF_VALUES):
-        return []
-    named = [each for each in expressions_in(parts) if each["class"] == "COLUMN_REF"]
+    named = [each for each in expressions_in(_parts(pivot)) if each["class"] == "COLUMN_REF"]
     used = {column_of(each, query.columns) for each in named}
     used |= {fold(name) for name in pivot["groups"]}
     if not used <= query.columns.keys():
         return []
     return [column for name, column in query.columns.items() if name in used]
+
+
+def pivot_groups(query: TableQuery) -> list[str]:
+    """Return the columns by which a PIVOT groups, in lower case, as `pivoted_columns` says.
+
+    It may also be one of a SELECT of some columns of the table.
+    """
+    pivot = _pivot_of(query)
+    if pivot is None or not (query.names(pivot["source"]) or _shows_columns(pivot, query)):
+        return []
+    shown = [each for one in pivot["pivots"] for each in one["pivot_expressions"]]
+    groups = [fold(name) for name in pivot["groups"]]
+    columns = [column_of(each, query.columns) for each in shown]
+    return groups + [column for column in columns if column is not None]
+
+
+def _pivot_of(query: TableQuery) -> Mapping[str, Any] | None:
+    """Return the PIVOT that a query is, if the order of rows is nothing to it."""
+    node = query.query_root if query.columns and "pivot" in query.text.lower() else None
+    if node is None or node["type"] != "SELECT_NODE" or not _shows_all(node):
+        return None
+    pivot: Mapping[str, Any] = node["from_table"]
+    if pivot["type"] != "PIVOT" or not pivot["groups"]:
+        return None
+    if pivot["sample"] or pivot["unpivot_names"] or not all(map(_is_plain, pivot["pivots"])):
+        return None
+    parts = _parts(pivot)
+    is_free = classes_in(parts) <= _KNOWN and calls_only(parts, AGGREGATES | OF_VALUES)
+    return pivot if is_free else None
+
+
+def _parts(pivot: Mapping[str, Any]) -> list[Any]:
+    """Return the expressions of a PIVOT."""
+    return [pivot["aggregates"], [each["pivot_expressions"] for each in pivot["pivots"]]]
+
+
+def _shows_columns(pivot: Mapping[str, Any], query: TableQuery) -> bool:
+    """Whether a PIVOT is one of a SELECT of columns of the table, by their names."""
+    source = pivot["source"]
+    select = source["subquery"]["node"] if source["type"] == "SUBQUERY" else None
+    if select is None or source["sample"] or source["column_name_alias"]:
+        return False
+    if select["type"] != "SELECT_NODE" or select["where_clause"] or select["modifiers"]:
+        return False
+    shown = select["select_list"]
+    is_of_table = query.names(select["from_table"]) and not select["cte_map"]["map"]
+    are_columns = all(column_of(each, query.columns) and not each["alias"] for each in shown)
+    return is_of_table and are_columns and shows_rows(select)
 
 
 def _shows_all(node: Mapping[str, Any]) -> bool:

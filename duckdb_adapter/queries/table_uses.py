@@ -21,7 +21,7 @@ from duckdb_adapter.queries.joins import join_keys, tests_constants
 from duckdb_adapter.queries.limits import LimitedRange, limited_range, sampled_rows
 from duckdb_adapter.queries.members import UsedColumns, used_columns
 from duckdb_adapter.queries.partitions import top_n_of_partitions
-from duckdb_adapter.queries.pivots import BIND_COUNT, pivoted_columns
+from duckdb_adapter.queries.pivots import BIND_COUNT, pivot_groups
 from duckdb_adapter.queries.scan_calls import ScanCall
 from duckdb_adapter.queries.sorts import sorted_columns
 from duckdb_adapter.queries.table_query import MAX_TEXTS, TableQuery
@@ -64,7 +64,7 @@ class TableUses:
     @cached_property
     def bind_count(self) -> int:
         """How often DuckDB binds the name where the statement selects from it, at its start."""
-        return BIND_COUNT if pivoted_columns(self.query) else 1
+        return BIND_COUNT if pivot_groups(self.query) else 1
 
     @cached_property
     def columns(self) -> UsedColumns:

@@ -155,6 +155,48 @@ def test_values_are_hashed_and_computed_once(native: Any, table: Path, query: st
     assert "INNER" in plan
 
 
+# Those that group by the columns that a PIVOT names.
+PIVOTS = [
+    "SELECT * FROM {t} PIVOT (min(latency) FOR level IN ('info', 'warn') GROUP BY host) "
+    "ORDER BY ALL",
+    "SELECT * FROM (SELECT host, level, latency, id FROM {t}) PIVOT (sum(id), max(latency) "
+    "FOR level IN ('info', 'error') GROUP BY host) ORDER BY ALL",
+    "SELECT * FROM {t} PIVOT (max(latency) FOR level IN ('info') zone IN ('', 'ä') GROUP BY bytes) "
+    "ORDER BY ALL",
+]
+# Those that may take rows in order, or do not say by what they group, or of other rows.
+OTHER_PIVOTS = [
+    "SELECT * FROM {t} PIVOT (arg_max(id, id) FOR level IN ('info', 'warn') GROUP BY host) "
+    "ORDER BY ALL",
+    "SELECT * FROM {t} PIVOT (max(latency) FOR level IN ('info', 'warn')) ORDER BY id LIMIT 20",
+    "SELECT * FROM (SELECT host AS level, level AS host, latency FROM {t}) PIVOT (max(latency) "
+    "FOR level IN ('host-001') GROUP BY host) ORDER BY ALL",
+    "SELECT * FROM (SELECT host, level, latency FROM {t} ORDER BY id LIMIT 9) PIVOT (max(latency) "
+    "FOR level IN ('info') GROUP BY host) ORDER BY ALL",
+]
+
+
+@pytest.mark.parametrize("query", PIVOTS)
+def test_pivots_group_by_numbers(native: Any, table: Path, query: str) -> None:
+    con = connect("install")
+    assert_same_rows(con, native, table, query)
+    ((_, plan),) = con.execute("EXPLAIN " + query.format(t=f"'{table}'")).fetchall()
+    assert GROUP in plan
+    assert "INNER" in plan
+
+
+@pytest.mark.parametrize("query", OTHER_PIVOTS)
+def test_other_pivots_are_answered_as_before(native: Any, table: Path, query: str) -> None:
+    con = connect("install")
+    assert_same_rows(con, native, table, query)
+    assert not _is_grouped(con, query.format(t=f"'{table}'"))
+
+
+def test_a_pivot_finds_the_values_of_its_columns(native: Any, table: Path) -> None:
+    query = "PIVOT {t} ON level, zone USING min(latency), sum(id) GROUP BY host ORDER BY host"
+    assert_same_rows(connect("install"), native, table, query)
+
+
 def test_functions_fail_for_values_of_rows_that_are_left(native: Any, table: Path) -> None:
     """Not for those that only other rows have."""
     con = connect("install")
