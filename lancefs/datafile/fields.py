@@ -458,23 +458,28 @@ def are_same(fields: Sequence[Field], others: Sequence[Field]) -> bool:
     return len(fields) == len(others) and all(map(is_, fields, others))
 
 
+def _hash_of(fields: Sequence[Field]) -> int:
+    """Return a number that is the same for the same objects."""
+    return hash(tuple(map(id, fields)))
+
+
 class CacheByFields(Generic[T]):
     """What was found out about groups of columns, which scans and views ask for again and again."""
 
     def __init__(self) -> None:
-        # By the number of columns, and the first and the last one.
-        self._kept: dict[tuple[int, int, int], tuple[Sequence[Field], T]] = {}
+        # By the objects, which stay alive. Columns with the same ids may be read as other types.
+        self._kept: dict[int, tuple[Sequence[Field], T]] = {}
 
     def find(self, fields: Sequence[Field]) -> tuple[Sequence[Field], T] | None:
         """Return some columns, at least one, with what is kept of them; None if nothing is."""
-        known = self._kept.get((len(fields), fields[0].id, fields[-1].id))
+        known = self._kept.get(_hash_of(fields))
         return known if known is not None and are_same(fields, known[0]) else None
 
     def put(self, fields: Sequence[Field], value: T) -> None:
         """Keep something of some columns, at least one."""
         if len(self._kept) >= _MAX_KEPT:
             self._kept.clear()
-        self._kept[len(fields), fields[0].id, fields[-1].id] = tuple(fields), value
+        self._kept[_hash_of(fields)] = tuple(fields), value
 
     def values(self) -> list[T]:
         """Return all that is kept; threads may add more meanwhile."""
