@@ -204,7 +204,8 @@ def _grouped(
     select: Mapping[str, Any], columns: Mapping[str, str], strings: Collection[str]
 ) -> list[str]:
     """Return the columns of strings by which a SELECT groups, if it does so by several values."""
-    groups = [*(_groups(select, columns) if aggregates(select) else select["select_list"])]
+    found = _groups(select, columns) if aggregates(select) else select["select_list"]
+    groups = [each for each in found if _names_in(each).isdisjoint(_AGGREGATES)]
     sizes = [len(each) for each in select["group_sets"]] or [len(groups)]
     counts = any(call["distinct"] for call in _calls_in(select["select_list"]))
     if max(sizes) < _MIN_GROUPED and not counts:

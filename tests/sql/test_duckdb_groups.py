@@ -233,6 +233,7 @@ def test_aggregates_are_computed_by_numbers(native: Any, table: Path, value: str
 # rows.
 OTHERS = [
     "SELECT level, host, arg_max(id, bytes + id / 1e6) FROM {t} GROUP BY 1, 2 ORDER BY ALL",
+    "SELECT level, quantile_cont(bytes, 0.9) FROM {t} GROUP BY ALL ORDER BY ALL",
     "SELECT level, host, list(id ORDER BY id)[:3] FROM {t} GROUP BY ALL ORDER BY ALL",
     "SELECT level, count(*) FROM {t} GROUP BY level ORDER BY ALL",
     "SELECT level, host, avg(id) FROM {t} GROUP BY GROUPING SETS (level, host) ORDER BY ALL",
