@@ -24,6 +24,7 @@ import lancefs
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.data_file import FieldReader, open_data_file
 from lancefs.datafile.v2_1.layouts import chunk_runs
+from lancefs.datafile.v2_1.layouts.miniblock_page import MiniBlockPage
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import File, Reads, Store, counting
 from lancefs.table.open_version import OpenVersion
@@ -345,3 +346,20 @@ def test_a_row_of_a_million_items_is_found_in_a_moment(tmp_path: Path) -> None:
     column = Counted(lancefs.open(local_store(tmp_path / "t").root))
     got, _ = column.read([(0, 3)])
     assert got.cast(values.type).equals(values)
+
+
+def test_a_few_long_lists_without_nulls_are_read_without_the_pages_around(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = lists(numbers(8 * MANY, 32), 1000, nulls=False)[:900]  # later ones are all empty
+    table = pa.table({"v": values})
+    lance.write_dataset(table, tmp_path / "t.lance", data_storage_version="2.2")
+    dataset = lancefs.open(tmp_path / "t.lance")
+    rows = np.sort(RNG.choice(len(values), 200, replace=False))
+
+    def refuse(self: MiniBlockPage, *_: object) -> None:
+        raise AssertionError("a page is read by itself")
+
+    monkeypatch.setattr(MiniBlockPage, "fetch", refuse)
+    for some in (rows[:10], rows):
+        assert dataset.take(some.tolist()).equals(table.take(pa.array(some)))

@@ -44,6 +44,8 @@ from lancefs.datafile.kernels.manifests import find_data_files as find_data_file
 from lancefs.datafile.kernels.manifests import find_fragments as find_fragments
 from lancefs.datafile.kernels.membership import TextSet as TextSet
 from lancefs.datafile.kernels.membership import among as among
+from lancefs.datafile.kernels.packed import find_packed as find_packed
+from lancefs.datafile.kernels.packed import restore_pages as restore_pages
 from lancefs.datafile.kernels.parts import holds as holds
 from lancefs.datafile.kernels.phrases import find_common as find_common
 from lancefs.datafile.kernels.phrases import follow_words as follow_words

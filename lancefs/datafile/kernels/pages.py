@@ -58,17 +58,18 @@ class Stored(IntEnum):
     # Plain signed numbers of 128 bits, of which `read_plain` gives the low 64 bits: the others
     # repeat their sign, but below nulls.
     DECIMAL64 = 6
-    STRINGS = 7  # offsets and bytes
-    LOOKED_UP = 8  # indices, bit-packed inline, into a dictionary of strings
-    ZIPPED = 9  # strings of a full-zip page, each behind its level and its length
-    SKIPPED = 10  # levels that are known; their width is the number of their buffers, 1 or 2
+    SPLIT = 7  # byte-stream split values
+    STRINGS = 8  # offsets and bytes
+    LOOKED_UP = 9  # indices, bit-packed inline, into a dictionary of strings
+    ZIPPED = 10  # strings of a full-zip page, each behind its level and its length
+    SKIPPED = 11  # levels that are known; their width is the number of their buffers, 1 or 2
     # Pages without chunks (2.0): values in place of chunks, and in place of a table a bit for each
     # that tells whether it is valid; strings in place of chunks, and where they end in place of a
     # table; indices from 1 on in place of a table, and in place of chunks where items end, with as
     # many bits each as the width.
-    WHOLE = 11
-    ENDS = 12
-    INDEXED = 13
+    WHOLE = 12
+    ENDS = 13
+    INDEXED = 14
 
 
 # How values in runs are stored, and the bytes of the length of a run.

@@ -145,6 +145,13 @@ int unpack_indices(Buffer buffer, int64_t bits, int64_t count, int64_t within, i
     return most < (uint64_t)limit ? 0 : DAMAGED;
 }
 
+/* Join the bytes of one of `count` values that are byte-stream split. */
+static inline void join_value(Buffer buffer, int64_t count, int64_t within, int64_t bytes,
+                              uint8_t *out) {
+    for (int64_t i = 0; i < bytes; i++)
+        out[i] = buffer.data[i * count + within];
+}
+
 /* Write the values of `taken` rows of a chunk from the row at position `within` on. */
 static int write_dense_values(const int64_t *page, Chunk chunk, int64_t count, int64_t within,
                               int64_t taken, uint8_t *out, int64_t at) {
@@ -173,7 +180,10 @@ static int write_dense_values(const int64_t *page, Chunk chunk, int64_t count, i
     }
     if ((count * bits + 7) / 8 > buffer.size)
         return DAMAGED;
-    if (bits > 1)
+    if (page[VALUES] == SPLIT)
+        for (int64_t i = 0; i < taken; i++)
+            join_value(buffer, count, within + i, bytes, out + (at + i) * bytes);
+    else if (bits > 1)
         memcpy(out + at * bytes, buffer.data + within * bytes, (size_t)(taken * bytes));
     else
         copy_bits(out, at, buffer.data, within, taken);
@@ -204,7 +214,9 @@ static int write_values(const int64_t *page, Chunk chunk, int64_t count, int64_t
         return DAMAGED;
     for (int64_t i = start; i < stop; i++) {
         const int64_t within = rows[i] - first;
-        if (bits > 1)
+        if (page[VALUES] == SPLIT)
+            join_value(buffer, count, within, bytes, out + i * bytes);
+        else if (bits > 1)
             memcpy(out + i * bytes, buffer.data + within * bytes, (size_t)bytes);
         else if (buffer.data[within / 8] >> (within % 8) & 1)
             set_bit(out, i);

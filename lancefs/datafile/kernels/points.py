@@ -20,7 +20,6 @@ import pyarrow as pa
 from lancefs.datafile.buffers import Array, Ints, Mask, check_size, empty, join_bytes
 from lancefs.datafile.kernels.bitpacking import read_widths, unpack, unpack_at, unpack_buffers
 from lancefs.datafile.kernels.calls import SLACK, c_function, twin_of
-from lancefs.datafile.kernels.chunks import find_buffers, read_table
 from lancefs.datafile.kernels.fsst import SymbolTable, decode_fsst
 from lancefs.datafile.kernels.pages import POSITIONS as POSITIONS
 from lancefs.datafile.kernels.pages import RUN_LENGTHS as RUN_LENGTHS
@@ -32,6 +31,7 @@ from lancefs.datafile.kernels.runs import expand
 from lancefs.datafile.kernels.segments import gather, places_of
 from lancefs.datafile.kernels.strings import LARGEST, block_header, compact_offsets, find_strings
 from lancefs.datafile.kernels.utf8 import is_utf8
+from lancefs.datafile.kernels.wanted_chunks import wanted_chunks
 from lancefs.datafile.kernels.whole import take_by_ends, take_indexed, take_whole
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
@@ -231,42 +231,27 @@ def take_chunks(table: Bytes, data: Bytes, page: Ints, rows: Ints) -> TakenRows:
     Raises:
         CorruptFile: The page is damaged.
     """
-    column = PageColumn
-    start, stop = page[column.CHUNKS : column.CHUNKS_END + 1].tolist()
-    width, items = int(page[column.ENTRY]), int(page[column.ROWS])
-    counts, bounds = read_table(table, stop - start, items, width)
-    chunk, within = places_of(counts, rows - page[column.FIRST_ROW])
-    chunks, positions = np.unique(chunk, return_inverse=True)
-    counts = counts[chunks]
-    sizes = (bounds[1:] - bounds[:-1])[chunks]
-    starts = bounds[:-1][chunks] + start
-    is_skipped = page[column.LEVELS] == Stored.SKIPPED
-    has_levels = page[column.LEVELS] not in (Stored.NONE, Stored.SKIPPED)
-    buffers = int(page[column.WIDTH]) if is_skipped else int(has_levels)
-    if not 0 <= buffers <= 2:
-        raise CorruptFile(f"{buffers} buffers of levels in a chunk")
+    column, found = PageColumn, wanted_chunks(table, data, page, rows)
+    counts, begins, ends, buffers = found.counts, found.begins, found.ends, found.level_buffers
+    wanted = (np.cumsum(counts) - counts)[found.positions] + found.within
     length_width = RUN_LENGTHS.get(Stored(page[column.VALUES]))
-    widths = (*[2] * buffers, *[width] * (1 if length_width is None else 2))
-    levels, begins, ends = find_buffers(data, starts, sizes, widths)
-    wanted = (np.cumsum(counts) - counts)[positions] + within
     if length_width is not None:
         runs = begins[buffers:], ends[buffers:], (int(page[column.BITS]) // 8, length_width)
         values = _repeated(data, *runs, counts)[wanted].view(np.uint8)
     else:
         values = _values(data, begins[-1], ends[-1], counts, wanted, page)
     invalid = np.zeros(len(rows), np.bool_)
-    if has_levels:
-        if np.any(levels != counts):
-            raise CorruptFile("a chunk has more or fewer levels than values")
-        stored = int(page[column.LEVELS]), int(page[column.WIDTH])
-        found = decode_levels(data, begins[0], ends[0], counts, stored)[wanted]
-        if np.any(found > 1):
-            raise CorruptFile(f"a definition level of {found.max()}; the highest is 1")
-        invalid = found != 0
-    if is_skipped:  # the read of the levels has counted what is looked at here
+    if page[column.LEVELS] == Stored.SKIPPED:
+        # The read of the levels has counted what is looked at here.
         return TakenRows(values, invalid, (0, 0))
-    places = 1 + int(np.count_nonzero(np.diff(chunks, prepend=-2) > 1))  # neighbours are one
-    return TakenRows(values, invalid, (len(table) + int(sizes.sum()), places))
+    if page[column.LEVELS] != Stored.NONE:
+        stored = int(page[column.LEVELS]), int(page[column.WIDTH])
+        levels = decode_levels(data, begins[0], ends[0], counts, stored)[wanted]
+        if np.any(levels > 1):
+            raise CorruptFile(f"a definition level of {levels.max()}; the highest is 1")
+        invalid = levels != 0
+    places = 1 + int(np.count_nonzero(np.diff(found.chunks, prepend=-2) > 1))  # neighbours are one
+    return TakenRows(values, invalid, (len(table) + int(found.sizes.sum()), places))
 
 
 def take_zipped(data: Bytes, page: Ints, rows: Ints) -> tuple[Ints, Mask, tuple[int, int]]:
@@ -338,8 +323,13 @@ def _values(data: Bytes, starts: Ints, ends: Ints, counts: Ints, wanted: Ints, p
             1
         )
         return bit
-    begins = starts[chunk] + within * (bits // 8)
-    return gather(data, begins, begins + bits // 8)
+    width = bits // 8
+    if page[PageColumn.VALUES] == Stored.SPLIT:
+        streams = np.arange(width) * counts[chunk][:, None]
+        split: Array = data[(starts[chunk] + within)[:, None] + streams].reshape(-1)
+        return split
+    begins = starts[chunk] + within * width
+    return gather(data, begins, begins + width)
 
 
 def _repeated(

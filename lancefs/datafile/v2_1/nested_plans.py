@@ -33,6 +33,7 @@ from lancefs.datafile.v2_1.page_plans import (
     stored_levels,
 )
 from lancefs.datafile.v2_1.point_plans import FEW_PAGES, LeafPlan, LevelPlan, PageDictionary
+from lancefs.proto.encodings_v2_1_pb2 import General
 from lancefs.storage import ByteRange
 
 _IS_LIST = {
@@ -54,6 +55,7 @@ class _Pages(NamedTuple):
     form: tuple[PointForm, int]
     descriptions: Sequence[MiniBlock]
     span: ByteRange
+    packed: Sequence[General | None]
 
 
 class _StoredPage(NamedTuple):
@@ -63,11 +65,13 @@ class _StoredPage(NamedTuple):
         form: What the kernel gives for the values, and the bits of each.
         stored: The columns of the plan from `PageColumn.ENTRY` to `WIDTH`.
         levels: The columns of the plan of levels from `LevelColumn.STRIDE` to `MEANINGS`.
+        packed: How the values of a chunk are compressed as a whole; None where they are not.
     """
 
     form: tuple[PointForm, int]
     stored: tuple[int, ...]
     levels: tuple[int, ...]
+    packed: General | None
 
 
 def plan_nested(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
@@ -115,7 +119,7 @@ def plan_nested(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
         rows,
         described.span,
     )
-    return LeafPlan(*plan, levels=levels)
+    return LeafPlan(*plan, levels=levels, packed=described.packed)
 
 
 @lru_cache(maxsize=2048)  # a table that is opened again, or whose files are alike
@@ -126,6 +130,7 @@ def _plan_few(column: ColumnPages, bits: int, layers: tuple[Layer, ...]) -> _Pag
 def _plan(column: ColumnPages, bits: int, layers: tuple[Layer, ...]) -> _Pages | None:
     """Plan how the kernel reads the pages of a leaf; see `plan_nested`."""
     pages, levels, descriptions, form = [], [], [], None
+    packed = list[General | None]()
     for page, first_row in zip(column.pages, column.first_rows, strict=False):
         description = description_of(page)
         if not isinstance(description, MiniBlock):
@@ -145,12 +150,15 @@ def _plan(column: ColumnPages, bits: int, layers: tuple[Layer, ...]) -> _Pages |
         pages.append((first_row, page.rows, *table, *chunks, *stored.stored, *items, count))
         levels.append((*index, *stored.levels, 0, description.items))
         descriptions.append(description)
+        packed.append(stored.packed)
     assert form is not None
     tables = np.array(pages, np.int64), np.array(levels, np.int64)
     for some in tables:
         some.flags.writeable = False
     positions = np.concatenate((tables[0][:, POSITIONS], tables[1][:, LEVEL_POSITIONS]), axis=1)
-    return _Pages(*tables, form, descriptions, (int(positions.min()), int(positions.max())))
+    span = int(positions.min()), int(positions.max())
+    compressed = packed if any(one is not None for one in packed) else ()
+    return _Pages(*tables, form, descriptions, span, compressed)
 
 
 def _other_buffers(description: MiniBlock, page: Page) -> tuple[ByteRange, ByteRange]:
@@ -185,7 +193,8 @@ def _plan_page(description: MiniBlock, bits: int, layers: tuple[Layer, ...]) -> 
     if not 2 <= stride < MAX_MEANINGS and description.has_rep:
         return None
     said = description.top, shown, highest, _pack(meanings)
-    return _StoredPage((values.form, values.bits), stored, (stride, *rep, *defined, *said))
+    form = values.form, values.bits
+    return _StoredPage(form, stored, (stride, *rep, *defined, *said), values.packed)
 
 
 def _meanings(own: Sequence[Layer], layers: Sequence[Layer]) -> list[int]:

@@ -19,7 +19,7 @@ from lancefs.datafile.kernels.points import Stored
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
 from lancefs.datafile.v2_1.levels import Layer, parse_layers
-from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, FullZipLayout
+from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, FullZipLayout, General
 
 if TYPE_CHECKING:
     from lancefs.datafile.v2_1.layouts.fullzip_page import FullZip
@@ -35,6 +35,7 @@ SPAN_BITS = 128  # the start and the end of a string
 _WIDTHS = (8, 16, 32, 64)  # bits of values that are bit-packed
 MAX_BITS = 256  # of a plain value: those of a decimal
 _MAX_VECTOR_BITS = 64 * 1024  # of a short vector: those of longer ones are in full-zip pages
+_MAX_SPLIT_BITS = 128  # of a byte-stream split value
 _LEVEL_BITS = 16
 
 
@@ -47,18 +48,22 @@ class PointForm(Enum):
     INDICES = "indices"  # into the dictionaries of the pages
 
 
-# The form of the values of a page and the bits of each; and the columns of its plan from
-# `PageColumn.TABLE` on.
-_PlannedPage: TypeAlias = tuple[tuple[PointForm, int], tuple[int, ...]]
+# The form of the values of a page and the bits of each; the columns of its plan from
+# `PageColumn.TABLE` on; and how the values of its chunks are compressed as a whole, if they are.
+_PlannedPage: TypeAlias = tuple[tuple[PointForm, int], tuple[int, ...], General | None]
 
 
 class _ValuePlan(NamedTuple):
-    """How the values of a page are stored, and what the kernel gives for them."""
+    """How the values of a page are stored, and what the kernel gives for them.
+
+    `packed` tells how the values of chunks are compressed before that; None where they are not.
+    """
 
     form: PointForm
     bits: int
     stored: Stored
     stored_bits: int
+    packed: General | None = None
 
 
 class PagePlan(NamedTuple):
@@ -68,11 +73,13 @@ class PagePlan(NamedTuple):
         form: What the kernel gives, and the bits of each value; equal for all pages of a leaf.
         stored: The columns of the plan from `PageColumn.ENTRY` to `WIDTH`.
         items: Number of items of the dictionary.
+        packed: How the values of a chunk are compressed as a whole; None where they are not.
     """
 
     form: tuple[PointForm, int]
     stored: tuple[int, ...]
     items: int
+    packed: General | None = None
 
 
 @lru_cache(maxsize=256)
@@ -155,7 +162,8 @@ def _plan_chunks(
     items = page.buffers[2] if description.has_dictionary else chunks
     if table[1] - table[0] > MAX_TABLE_BYTES:
         return None
-    return plan.form, (*table, *chunks, *plan.stored, *items, plan.items)
+    places = *table, *chunks, *plan.stored, *items, plan.items
+    return plan.form, places, plan.packed
 
 
 def _plan_zipped(layout: FullZipLayout, page: Page, structs: int) -> _PlannedPage | None:
@@ -180,7 +188,7 @@ def _plan_zipped(layout: FullZipLayout, page: Page, structs: int) -> _PlannedPag
         return None
     levels = (Stored.FLAT, layout.bits_def) if has_levels else (Stored.NONE, 0)
     stored = width, Stored.ZIPPED, layout.bits_per_offset, *levels
-    return (form, SPAN_BITS), (*index, *rows, *stored, *rows, 0)
+    return (form, SPAN_BITS), (*index, *rows, *stored, *rows, 0), None
 
 
 @lru_cache(maxsize=256)  # pages of equal descriptions share one object
@@ -196,7 +204,8 @@ def plan_page(description: MiniBlock, bits: int, structs: int) -> PagePlan | Non
     if values is None or levels is None:
         return None
     stored = description.width, values.stored, values.stored_bits, *levels
-    return PagePlan((values.form, values.bits), stored, description.dictionary_items)
+    form = values.form, values.bits
+    return PagePlan(form, stored, description.dictionary_items, values.packed)
 
 
 def plan_values(description: MiniBlock, bits: int) -> _ValuePlan | None:
@@ -206,7 +215,27 @@ def plan_values(description: MiniBlock, bits: int) -> _ValuePlan | None:
         description: The description of the page.
         bits: Bits of a value; see `value_bits`.
     """
-    encoding = description.layout.value_compression
+    encoding, packed = description.layout.value_compression, None
+    if encoding.WhichOneof("compression") == "general":
+        packed, encoding = encoding.general, encoding.general.values
+    plan = _plan_encoding(description, encoding, bits)
+    if plan is None or packed is None:
+        # The kernels of contiguous rows know no indices that are split.
+        if plan is not None and plan.form is PointForm.INDICES and plan.stored is Stored.SPLIT:
+            return None
+        return plan
+    if plan.form is PointForm.CODES:
+        return None
+    if plan.stored is Stored.LOOKED_UP:  # the dictionary does not lie beside restored chunks
+        width = plan.stored_bits
+        plan = _ValuePlan(PointForm.INDICES, width, Stored.PACKED, width)
+    return plan._replace(packed=packed)
+
+
+def _plan_encoding(
+    description: MiniBlock, encoding: CompressiveEncoding, bits: int
+) -> _ValuePlan | None:
+    """Return how values of an encoding are stored; see `plan_values`."""
     buffers = 2 if encoding.WhichOneof("compression") == "rle" else 1
     if description.buffers != buffers or (bits == CODED and not description.has_dictionary):
         return None
@@ -233,6 +262,10 @@ def _plan_indices(
         width = _flat_bits(encoding.rle.values) or 0
         stored = _stored_as(encoding, width)
         return None if stored is None else _ValuePlan(PointForm.INDICES, width, stored, width)
+    if encoding.WhichOneof("compression") == "byte_stream_split":
+        width = _flat_bits(encoding.byte_stream_split.values) or 0
+        plan = _ValuePlan(PointForm.INDICES, width, Stored.SPLIT, width)
+        return plan if width in _WIDTHS else None
     width = int(encoding.inline_bitpacking.uncompressed_bits_per_value)
     if width not in _WIDTHS or _stored_as(encoding, width) is not Stored.PACKED:
         return None
@@ -273,8 +306,10 @@ def stored_levels(encoding: CompressiveEncoding) -> tuple[int, int] | None:
             return None if stored is None else (stored, 0)
         case "out_of_line_bitpacking":
             packed = encoding.out_of_line_bitpacking
-            width = _flat_bits(packed.values) or 0
-            if packed.uncompressed_bits_per_value != _LEVEL_BITS or not 0 < width <= _LEVEL_BITS:
+            width = _flat_bits(packed.values)  # 0 where all levels are
+            if packed.uncompressed_bits_per_value != _LEVEL_BITS:
+                return None
+            if width is None or not 0 <= width <= _LEVEL_BITS:
                 return None
             return Stored.PACKED_APART, width
         case "rle":
@@ -285,7 +320,7 @@ def stored_levels(encoding: CompressiveEncoding) -> tuple[int, int] | None:
 
 
 def _stored_as(encoding: CompressiveEncoding, bits: int) -> Stored | None:
-    """Return how values of so many bits are stored, if they are plain, bit-packed or in runs."""
+    """Return how values of so many bits are stored: plain, split, bit-packed or in runs."""
     match encoding.WhichOneof("compression"):
         case "flat":
             is_supported = _flat_bits(encoding) == bits and (bits == 1 or bits % 8 == 0)
@@ -298,6 +333,10 @@ def _stored_as(encoding: CompressiveEncoding, bits: int) -> Stored | None:
         case "inline_bitpacking" if not encoding.inline_bitpacking.HasField("values"):
             packed = encoding.inline_bitpacking.uncompressed_bits_per_value
             return Stored.PACKED if packed == bits and bits in _WIDTHS else None
+        case "byte_stream_split":
+            own = _flat_bits(encoding.byte_stream_split.values) or 0
+            is_supported = own == bits and bits % 8 == 0 and 0 < bits <= _MAX_SPLIT_BITS
+            return Stored.SPLIT if is_supported else None
         case "rle":
             runs = {8: Stored.RUNS, 16: Stored.LONG_RUNS}.get(
                 _flat_bits(encoding.rle.run_lengths) or 0

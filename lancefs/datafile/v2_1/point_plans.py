@@ -22,6 +22,7 @@ from lancefs.datafile.kernels.points import POSITIONS, PageColumn
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.leaf_columns import LeafField
 from lancefs.datafile.v2_1.levels import Layer
+from lancefs.datafile.v2_1.packed_pages import PackedPages
 from lancefs.datafile.v2_1.page_plans import (
     CODED,
     DECIMAL64,
@@ -33,7 +34,7 @@ from lancefs.datafile.v2_1.page_plans import (
     point_bits,
     value_bits,
 )
-from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding
+from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, General
 from lancefs.storage import ByteRange, Bytes
 
 if TYPE_CHECKING:
@@ -182,6 +183,8 @@ class LeafPlan(NamedTuple):
             kept for the next read.
         levels: How lists and nulls around the values are found; None where every row is a value,
             and no struct around it is null.
+        packed: For each page, how the values of its chunks are compressed as a whole, or None;
+            empty where those of no page are.
     """
 
     pages: Ints
@@ -194,6 +197,7 @@ class LeafPlan(NamedTuple):
     span: ByteRange
     is_read_once: bool = False
     levels: LevelPlan | None = None
+    packed: Sequence[General | None] = ()
 
     @property
     def values(self) -> int:
@@ -229,6 +233,7 @@ class PlanTable:
         rows: Number of rows of the longest leaf.
         span: Byte range of the file that has all pages.
         pages: The plans of the pages of the leaves, leaf by leaf: int64, shape (pages, columns).
+        packed: Which pages are compressed, and how; None where none is.
         memories: Where the values of some leaves are, by the positions of the leaves and the number
             of rows, as far as that is kept.
     """
@@ -241,6 +246,7 @@ class PlanTable:
         self.rows = max([plan.rows for plan in plans])
         self.span = min([plan.span[0] for plan in plans]), max([plan.span[1] for plan in plans])
         self.pages = np.concatenate([plan.pages for plan in plans])
+        self.packed = PackedPages.of([(plan.packed, len(plan.pages)) for plan in plans])
         self.memories: dict[tuple[int, int, int], LeafMemory] = {}
         self._shifted: tuple[int, Ints] | None = None
 
@@ -325,6 +331,7 @@ def _plan_of_leaf(leaf: LeafField, column: ColumnPages, bits: int) -> LeafPlan |
         described.has_levels,
         rows,
         described.span,
+        packed=described.packed,
     )
 
 
@@ -338,6 +345,7 @@ class _LeafPages(NamedTuple):
         span: Start of the first and end of the last buffer.
         descriptions: The descriptions of all pages if `needs_dictionary`; else none.
         items: Byte ranges of the dictionaries of these pages.
+        packed: As of `LeafPlan`.
     """
 
     pages: Ints
@@ -346,6 +354,7 @@ class _LeafPages(NamedTuple):
     span: ByteRange
     descriptions: Sequence[MiniBlock | FullZip]
     items: Sequence[ByteRange]
+    packed: Sequence[General | None]
 
 
 @lru_cache(maxsize=2048)  # a table that is opened again, or whose files are alike
@@ -355,7 +364,7 @@ def _plan_pages(column: ColumnPages, bits: int, structs: int) -> _LeafPages | No
 
 def _plan(column: ColumnPages, bits: int, structs: int) -> _LeafPages | None:
     """Plan how the kernel reads the pages of a leaf; see `plan_leaf`."""
-    plans, descriptions, form = [], [], None
+    plans, descriptions, packed, form = [], [], list[General | None](), None
     for page, first_row in zip(column.pages, column.first_rows, strict=False):
         description = description_of(page)
         if description is None:
@@ -366,6 +375,7 @@ def _plan(column: ColumnPages, bits: int, structs: int) -> _LeafPages | None:
         form = plan[0]
         plans.append((first_row, page.rows, *plan[1]))
         descriptions.append(description)
+        packed.append(plan[2])
     assert form is not None
     pages = np.array(plans, np.int64)
     pages.flags.writeable = False
@@ -374,4 +384,5 @@ def _plan(column: ColumnPages, bits: int, structs: int) -> _LeafPages | None:
     needed = descriptions if needs_dictionary(form[0]) else []
     items = [(plan[PageColumn.ITEMS], plan[PageColumn.ITEMS_END]) for plan in plans[: len(needed)]]
     has_levels = any(plan[PageColumn.LEVELS] for plan in plans)
-    return _LeafPages(pages, form, has_levels, span, needed, items)
+    compressed = packed if any(one is not None for one in packed) else ()
+    return _LeafPages(pages, form, has_levels, span, needed, items, compressed)

@@ -30,8 +30,14 @@ from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.encodings.dictionary import PageDictionaries, look_up
 from lancefs.datafile.v2_1.encodings.registry import Chunked
+from lancefs.datafile.v2_1.packed_pages import PackedPages, restore
 from lancefs.datafile.v2_1.page_plans import MAX_BITS, PointForm
-from lancefs.datafile.v2_1.point_plans import LeafMemory, LeafPlan, PageDictionary, PlanTable
+from lancefs.datafile.v2_1.point_plans import (
+    LeafMemory,
+    LeafPlan,
+    PageDictionary,
+    PlanTable,
+)
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
@@ -140,6 +146,7 @@ class Reading(NamedTuple):
             2).
         valid: For each of the last leaves, which of its values are valid, or None where all are;
             the levels of the pages tell it of the leaves before them.
+        packed: Which pages are compressed, and how; None where none is.
     """
 
     sources: Sequence[PointSource]
@@ -150,6 +157,7 @@ class Reading(NamedTuple):
     rows: Ints
     wanted: Ints
     valid: Sequence[Mask | None] = ()
+    packed: PackedPages | None = None
 
     @classmethod
     def of(cls, sources: Sequence[PointSource]) -> Reading:
@@ -165,6 +173,7 @@ class Reading(NamedTuple):
                 table.has_levels,
                 wanted,
                 same_rows(len(table.plans), len(wanted)),
+                packed=table.packed,
             )
         tables = [source.table for source in sources]
         shifts = []
@@ -190,6 +199,7 @@ class Reading(NamedTuple):
             np.any([table.has_levels for table in tables], axis=0),
             joined,
             same_rows(len(tables[0].plans), len(joined)),
+            packed=_packed_in(tables),
         )
 
     @property
@@ -246,10 +256,33 @@ def read_points(sources: Sequence[PointSource]) -> KernelResult:
 
 def read_values(reading: Reading) -> KernelResult:
     """Read the values of leaves, each at rows of its own; see `read_points`."""
+    if reading.packed is not None:
+        reading = _restored(reading, reading.packed)
     groups = in_groups(reading.sources[0].table.bits, reading.wanted[:, 1])
     joint = [_read_some(reading, leaves) for leaves in groups]
     arrays = [array for points in joint for array in points.arrays]
     return KernelResult(arrays, sum(one.size for one in joint), sum(one.places for one in joint))
+
+
+def _packed_in(tables: Sequence[PlanTable]) -> PackedPages | None:
+    """Return which pages of the leaves of files are compressed, leaf by leaf."""
+    if all(table.packed is None for table in tables):
+        return None
+    packed = [table.packed or PackedPages((), np.full(len(table.pages), -1)) for table in tables]
+    joined = PackedPages.join(packed)
+    numbers = np.split(
+        joined.numbers[:, np.newaxis], np.cumsum([len(each.numbers) for each in packed])[:-1]
+    )
+    return joined._replace(numbers=in_leaves([table.counts for table in tables], numbers)[:, 0])
+
+
+def _restored(reading: Reading, packed: PackedPages) -> Reading:
+    """Return what is read with the wanted chunks of compressed pages decompressed."""
+    leaves = np.empty((len(reading.counts), 4), np.int64)
+    leaves[:, 0], leaves[:, 1] = reading.counts.cumsum() - reading.counts, reading.counts
+    leaves[:, 2:] = reading.wanted
+    made, pages = restore(packed, reading.pieces, reading.pages, leaves, reading.rows)
+    return reading._replace(pieces=Pieces([*reading.pieces, made]), pages=pages, packed=None)
 
 
 def in_groups(bits: Ints, counts: Ints) -> Iterator[range]:

@@ -373,7 +373,7 @@ class StructuralReader(PointReader):
                 plan = plan_plain(leaf, self.container.column(self.columns[field.id]))
         else:
             plan = self.plan(leaf, is_nested=False)
-        if plan is None or not self.may_have(plan.rows):
+        if plan is None or plan.packed or not self.may_have(plan.rows):
             return None
         return plan if are_read_as_numbers(plan) or are_read_as_texts(plan) else None
 

@@ -266,7 +266,7 @@ def _describe(pages: Ints, bits: int, data: Bytes) -> _Described | None:
         text = data[page[FileColumn.DESCRIPTION] : page[FileColumn.DESCRIPTION_END]].tobytes()
         description = layout_of(parse_description(text))
         plan = plan_page(description, bits, 0) if isinstance(description, MiniBlock) else None
-        if plan is None or not isinstance(description, MiniBlock):
+        if plan is None or plan.packed is not None or not isinstance(description, MiniBlock):
             return None
         if form is not None and plan.form != form:
             return None

@@ -20,7 +20,9 @@ from json_inputs import json_values
 from level_inputs import levels_of_rows
 from phrase_inputs import ascending_numbers, words_of_documents
 from point_inputs import (
+    chunks_to_restore,
     few_rows_of_pages,
+    rows_of_packed_pages,
     rows_of_plain_pages,
     texts_of_leaves,
     texts_of_spans,
@@ -69,6 +71,7 @@ from lancefs.datafile.kernels import (
     lz4,
     manifests,
     membership,
+    packed,
     parts,
     phrases,
     plain,
@@ -529,6 +532,8 @@ PAIRS = {
     "keep_lists": (selection.keep_lists, masked_lists()),
     "slots_of": (selection.slots_of, masks()),
     "take_points": (points.take_points, few_rows_of_pages()),
+    "find_packed": (packed.find_packed, rows_of_packed_pages()),
+    "restore_pages": (packed.restore_pages, chunks_to_restore()),
     "read_plain": (plain.read_plain, rows_of_plain_pages()),
     "read_texts": (read_texts, rows_of_text_pages()),
     "take_levels": (take_levels, levels_of_rows()),

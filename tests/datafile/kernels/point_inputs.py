@@ -6,14 +6,16 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from hypothesis import reject
 from hypothesis import strategies as st
 
 from lancefs.datafile.buffers import dtype_of
-from lancefs.datafile.kernels import fsst
+from lancefs.datafile.kernels import fsst, packed
 from lancefs.datafile.kernels.plain import ItemParts
 from lancefs.datafile.kernels.points import RUN_LENGTHS, PageColumn, Stored
+from lancefs.errors import CorruptFile
 
-_CHUNKED = [Stored.FLAT, Stored.PACKED, *RUN_LENGTHS, Stored.LOOKED_UP]
+_CHUNKED = [Stored.FLAT, Stored.PACKED, Stored.SPLIT, *RUN_LENGTHS, Stored.LOOKED_UP]
 _VALUES = [*_CHUNKED, Stored.STRINGS, Stored.ZIPPED]
 _NUMBERS = [*_CHUNKED, Stored.DECIMAL64]  # of plain columns
 _WHOLE = [Stored.WHOLE, Stored.ENDS, Stored.INDEXED]  # pages without chunks
@@ -203,6 +205,47 @@ def _draw_points(draw: st.DrawFn) -> tuple[Any, ...]:
     return cut_somewhere(draw, file, data), table, np.array(leaves, np.int64), wanted, size
 
 
+@st.composite
+def rows_of_packed_pages(draw: st.DrawFn) -> tuple[Any, ...]:
+    """Draw the arguments of `find_packed`; to the kernel, compressed values are any bytes."""
+    source = np.random.default_rng(draw(st.integers(0, 1 << 32)))
+    file, rows = WrittenBytes(draw(st.integers(0, 7))), draw(st.integers(1, 3000))
+    wanted = some_rows(draw, source, rows)
+    pages: list[tuple[int, ...]] = []
+    leaves = []
+    for _ in range(draw(st.integers(1, 3))):
+        stored = draw(st.sampled_from([*_CHUNKED[:-1], Stored.STRINGS]))
+        levels = Stored(draw(st.sampled_from(LEVELS)))
+        first, bits = len(pages), draw(st.sampled_from(_bits_of(stored)))
+        pages += pages_of_leaf(draw, source, file, rows, (stored, bits), levels)
+        from_row = draw(st.sampled_from([0, 0, len(wanted) // 2]))
+        leaves.append((first, len(pages) - first, from_row, len(wanted) - from_row))
+    data, table = np.frombuffer(bytes(file.data), np.uint8).copy(), np.array(pages, np.int64)
+    damage(draw, data, table)
+    if len(wanted) and not draw(st.integers(0, 9)):
+        wanted[-1] += draw(st.integers(-3, 3))
+    is_packed = source.random(len(pages)) < 0.8
+    return cut_somewhere(draw, file, data), table, np.array(leaves, np.int64), wanted, is_packed
+
+
+@st.composite
+def chunks_to_restore(draw: st.DrawFn) -> tuple[Any, ...]:
+    """Draw the arguments of `restore_pages`; a file may have changed since chunks were found."""
+    pieces, pages, *others = draw(rows_of_packed_pages())
+    try:
+        chunks = packed.find_packed(pieces, pages, *others)
+    except CorruptFile:
+        reject()
+    sizes = draw(st.lists(st.integers(0, 50), min_size=len(chunks), max_size=len(chunks)))
+    ends = np.cumsum(np.array(sizes, np.int64))
+    raw = np.frombuffer(bytes(range(256)) * (1 + sum(sizes) // 256), np.uint8)
+    if len(chunks) and not draw(st.integers(0, 3)):
+        piece = pieces[draw(st.integers(0, len(pieces) - 1))]
+        piece[: draw(st.integers(0, len(piece)))] = draw(st.integers(0, 255))
+    start = sum(map(len, pieces))
+    return pieces, pages, chunks, raw, np.stack((ends - sizes, ends), axis=1), start
+
+
 def cut_somewhere(
     draw: st.DrawFn, file: WrittenBytes, data: np.ndarray[Any, Any]
 ) -> list[np.ndarray[Any, Any]]:
@@ -235,6 +278,8 @@ def _levels_of(values: Stored) -> list[int]:
 def _bits_of(values: Stored) -> list[int]:
     if values in (Stored.FLAT, Stored.WHOLE):
         return [1, 8, 16, 24, 32, 64, 128]
+    if values is Stored.SPLIT:
+        return [8, 16, 24, 32, 64, 128]
     if values is Stored.DECIMAL64:
         return [64]
     return [32, 64] if values in (Stored.STRINGS, Stored.ENDS) else [8, 16, 32, 64]
@@ -266,7 +311,7 @@ def _page(
         return _zipped_page(source, file, rows, stored[1], levels)
     if stored[0] in _WHOLE:
         return _whole_page(source, file, rows, stored, levels)
-    entry, (values, bits), width = int(source.choice([2, 4])), stored, int(source.integers(1, 4))
+    entry, (values, bits), width = int(source.choice([2, 4])), stored, int(source.integers(0, 4))
     most = 10 if Stored.PACKED in (values, levels) or values is Stored.LOOKED_UP else 11
     items = int(source.integers(1, 6))
     left, table, chunks = rows[1], b"", b""
@@ -394,7 +439,7 @@ def _stored_values(
     match values:
         case Stored.RUNS | Stored.LONG_RUNS:
             return b""
-        case Stored.FLAT:
+        case Stored.FLAT | Stored.SPLIT:
             return source.bytes((count * bits + 7) // 8)
         case Stored.DECIMAL64:
             low = source.integers(-(1 << 63), 1 << 63, count)
