@@ -23,6 +23,7 @@ from support import local_store
 import lancefs
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.data_file import FieldReader, open_data_file
+from lancefs.datafile.row_ranges import between
 from lancefs.datafile.v2_1.layouts import chunk_runs
 from lancefs.datafile.v2_1.layouts.miniblock_page import MiniBlockPage
 from lancefs.lance_dataset import LanceDataset
@@ -363,3 +364,23 @@ def test_a_few_long_lists_without_nulls_are_read_without_the_pages_around(
     monkeypatch.setattr(MiniBlockPage, "fetch", refuse)
     for some in (rows[:10], rows):
         assert dataset.take(some.tolist()).equals(table.take(pa.array(some)))
+
+
+@pytest.mark.parametrize("name", ["full_zip_numbers", "full_zip_strings", "list_of_vectors"])
+def test_many_scattered_rows_of_full_zip_pages_are_asked_for_in_few_ranges(
+    tables: Callable[[str, str], LanceDataset], name: str
+) -> None:
+    dataset = tables(name, "2.2")
+    column, asked = Counted(dataset), 0
+    rows = np.arange(0, dataset.count_rows(), 3)
+    steps = column.reader.read(column.field, between(rows, rows + 1))
+    wanted, array = next(steps), None
+    while array is None:
+        asked += len(wanted)
+        try:
+            wanted = steps.send(column.file.read(wanted))
+        except StopIteration as done:
+            array = done.value
+    whole = dataset.to_table()["x"].combine_chunks()
+    assert array.equals(whole.take(pa.array(rows)))
+    assert asked < 40

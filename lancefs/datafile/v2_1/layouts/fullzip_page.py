@@ -18,17 +18,17 @@ from typing import NamedTuple
 import numpy as np
 
 from lancefs.datafile.blocks import Block, Ints, RowRange, gather, offsets_of
-from lancefs.datafile.buffers import join_bytes
 from lancefs.datafile.container import Page
 from lancefs.datafile.kernels import find_items
 from lancefs.datafile.kernels.items import ItemForm
-from lancefs.datafile.row_ranges import bounds_of, count_rows
+from lancefs.datafile.row_ranges import RowRanges, bounds_of, connected, count_rows
 from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.encodings.registry import Chunked
+from lancefs.datafile.v2_1.layouts.segments import fetch_segments
 from lancefs.datafile.v2_1.levels import DecodedPage, Level, parse_layers, visible_levels
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, FullZipLayout
-from lancefs.storage import ByteRange, Bytes, Reads
+from lancefs.storage import Bytes, Reads
 
 
 class FullZip:
@@ -50,11 +50,15 @@ class RowBounds(NamedTuple):
 
     Attributes:
         sizes: Bytes of each row.
-        spans: Start and end, in the buffer of the page, of each range of rows.
+        starts: Where each range of rows begins in the buffer of the page.
+        ends: Where each ends.
+        rows: Number of rows of each range.
     """
 
     sizes: Ints
-    spans: Sequence[ByteRange]
+    starts: Ints
+    ends: Ints
+    rows: Ints
 
 
 class FullZipPage:
@@ -102,13 +106,17 @@ class FullZipPage:
         base, limit = self.page.buffers[0]
         if not self.has_index:
             stride = self.word + self.width
-            spans = [(start * stride, end * stride) for start, end in ranges]
-            buffers = yield [_shifted(base, limit, span) for span in spans]
-            return self._decode_table(join_bytes(buffers), rows).check()
+            places = bounds_of(ranges) * stride
+            _check_end(places, limit - base)
+            data = yield from _fetch_joined(base, places[:, 0], places[:, 1])
+            return self._decode_table(data, rows).check()
         bounds = yield from self.row_bounds(ranges)
-        data = join_bytes((yield [(base + first, base + last) for first, last in bounds.spans]))
-        offsets = offsets_of(bounds.sizes)  # the bytes of the ranges follow each other
-        starts, ends = offsets[:-1], offsets[1:]
+        data, begins = yield from fetch_segments(base, bounds.starts, bounds.ends)
+        offsets = offsets_of(bounds.sizes)
+        # As if the bytes of the ranges followed each other, but for what was fetched between them.
+        before = begins - offsets[np.cumsum(bounds.rows) - bounds.rows]
+        starts = offsets[:-1] + np.repeat(before, bounds.rows)
+        ends = starts + bounds.sizes
         if self.may_be_silent and not self.is_fixed:
             starts = starts + self._silent_byte(data, starts, ends)
         return self._decode_rows(data, starts, ends).check()
@@ -132,15 +140,17 @@ class FullZipPage:
         return int(head[:1] == b"\0" and int.from_bytes(head[1:], "little") == rest)
 
     def row_bounds(self, ranges: Sequence[RowRange]) -> Reads[RowBounds]:
-        """Read where rows are."""
+        """Read where rows are; ranges that follow each other become one."""
         start, end = self.page.buffers[1]
         entries = self.page.rows + 1
         width = (end - start) // entries
         if width not in (1, 2, 4, 8) or width * entries != end - start:
             raise CorruptFile(f"a row index of {end - start} bytes for {self.page.rows} rows")
-        buffers = yield [(start + a * width, start + (b + 1) * width) for a, b in ranges]
-        places = join_bytes(buffers).view(f"<u{width}").astype(np.int64)
-        lengths = np.diff(bounds_of(ranges)).reshape(-1) + 1
+        # Ranges that follow each other share an entry.
+        entries_of = connected(RowRanges(bounds_of(ranges))).bounds + np.array([0, 1])
+        data = yield from _fetch_joined(start, *(entries_of * width).T)
+        places = data.view(f"<u{width}").astype(np.int64)
+        lengths = np.diff(entries_of).reshape(-1)
         lasts = np.cumsum(lengths) - 1
         is_within = np.ones(max(len(places) - 1, 0), np.bool_)
         is_within[lasts[:-1]] = False  # the steps from one range to the next
@@ -150,8 +160,7 @@ class FullZipPage:
         base, limit = self.page.buffers[0]
         if np.any(places < 0) or np.any(places > limit - base):
             raise CorruptFile(f"rows lie outside of a page buffer of {limit - base} bytes")
-        firsts = places[lasts + 1 - lengths].tolist()
-        return RowBounds(sizes, list(zip(firsts, places[lasts].tolist(), strict=True)))
+        return RowBounds(sizes, places[lasts + 1 - lengths], places[lasts], lengths - 1)
 
     def _decode_table(self, data: Bytes, rows: int) -> DecodedPage:
         """Decode rows that all have the same width."""
@@ -271,7 +280,12 @@ def _byte_width(bits: int) -> int:
     return int(bits) // 8
 
 
-def _shifted(base: int, limit: int, span: ByteRange) -> ByteRange:
-    if span[1] > limit - base:
-        raise CorruptFile(f"rows up to byte {span[1]} of a page buffer of {limit - base} bytes")
-    return base + span[0], base + span[1]
+def _check_end(places: Ints, size: int) -> None:
+    if places.max(initial=0) > size:
+        raise CorruptFile(f"rows up to byte {places.max()} of a page buffer of {size} bytes")
+
+
+def _fetch_joined(base: int, starts: Ints, ends: Ints) -> Reads[Bytes]:
+    """Fetch segments of a buffer, and nothing between them; see `fetch_segments`."""
+    data, begins = yield from fetch_segments(base, starts, ends)
+    return gather(data, begins, begins + (ends - starts))

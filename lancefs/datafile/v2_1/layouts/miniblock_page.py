@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lancefs.datafile.blocks import Block, Ints, Mask, RowRange, offsets_of
-from lancefs.datafile.buffers import in_place, total
+from lancefs.datafile.buffers import total
 from lancefs.datafile.container import Page
 from lancefs.datafile.kernels import find_buffers, find_rows
 from lancefs.datafile.kernels.chunks import read_table
@@ -35,13 +35,11 @@ from lancefs.datafile.v2_1.layouts.miniblock_chunks import (
     check_rows,
     check_visible,
 )
+from lancefs.datafile.v2_1.layouts.segments import fetch_segments
 from lancefs.datafile.v2_1.levels import DecodedPage, Level
 from lancefs.errors import CorruptFile
 from lancefs.storage import ByteRange, Bytes, Reads
 
-# Above this number of byte ranges, ranges are merged across gaps of at most this many bytes.
-_MANY_SPANS = 32
-_GAP = 64 * 1024
 # Bytes of most chunks, at most.
 _LIKELY_CHUNK = 8 * 1024
 # Decoding one value alone costs as much as decoding this many values of whole chunks.
@@ -214,15 +212,8 @@ class MiniBlockPage:
 
     def _fetch_chunks(self, index: _Index, chunks: Ints) -> Reads[tuple[Bytes, Ints]]:
         """Fetch chunks; return bytes that hold them, and the offset of each chunk in the bytes."""
-        spans, base = _spans(index, chunks), self.page.buffers[1][0]
-        buffers = yield [(base + start, base + end) for start, end in spans]
-        # Rows without values, such as empty lists, have no chunks.
-        data = in_place(buffers) if buffers else NO_BYTES
-        if data is not None:
-            spans = [(spans[0][0], spans[-1][1])] if spans else []
-        else:
-            data = np.concatenate(buffers)
-        return data, _moved_starts(index.starts[chunks], spans)
+        starts, ends = index.starts[chunks], index.ends[chunks]
+        return (yield from fetch_segments(self.page.buffers[1][0], starts, ends))
 
     def _index_ranges(self) -> list[ByteRange]:
         ranges = [self.page.buffers[0]]
@@ -355,33 +346,6 @@ def _not_empty(ranges: Sequence[RowRange]) -> Ints:
     """Return the ranges with rows, of shape (ranges, 2)."""
     rows = bounds_of(ranges)
     return rows[rows[:, 0] < rows[:, 1]]
-
-
-def _spans(index: _Index, chunks: Ints) -> list[ByteRange]:
-    """Return the byte ranges that hold the chosen chunks, adjacent ones merged.
-
-    Of many ranges, also those with small gaps between them are merged: the bytes of a gap cost
-    nothing in a mapped file, and less than a request in a remote one.
-    """
-    if not len(chunks):
-        return []
-    starts, ends = index.starts[chunks], index.ends[chunks]
-    gaps = starts[1:] - ends[:-1]
-    breaks = np.flatnonzero(gaps)
-    if len(breaks) > _MANY_SPANS:
-        breaks = np.flatnonzero(gaps > _GAP)
-    first, last = np.append(0, breaks + 1), np.append(breaks, len(chunks) - 1)
-    return list(zip(starts[first].tolist(), ends[last].tolist(), strict=True))
-
-
-def _moved_starts(starts: Ints, spans: Sequence[ByteRange]) -> Ints:
-    """Translate positions in the chunk buffer into positions in the joined spans."""
-    if len(spans) <= 1:
-        return starts - spans[0][0] if spans else starts
-    begins = np.array([start for start, _ in spans], np.int64)
-    lengths = np.array([end - start for start, end in spans], np.int64)
-    span = np.searchsorted(begins, starts, side="right") - 1
-    return starts - begins[span] + (np.cumsum(lengths) - lengths)[span]
 
 
 def _items_of(

@@ -97,7 +97,7 @@ class _ZippedOutline(FullZipPage):
         # The row index tells neither nulls of several levels nor silent control words.
         if self.is_fixed or self.top or not has_one_level or self.may_be_silent:
             return (yield from super().read(ranges))
-        sizes, _ = yield from self.row_bounds(ranges)
+        sizes = (yield from self.row_bounds(ranges)).sizes
         definition, lengths = None, sizes - self.word - self.width
         if self.word:  # a null row is a control word alone
             is_null = sizes == self.word
