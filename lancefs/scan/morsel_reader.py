@@ -429,6 +429,8 @@ class MorselReader:
         """
         request, forms, fragment = self.request, self.request.forms, morsel.fragment
         fields = [field for field in request.fields if field.id not in known]
+        columns = self._read_zipped(morsel, fields, mask, rows)
+        fields = [field for field in fields if field.id not in columns]
         is_few = rows < request.settings.by_item_share * len(mask)
         looked_up = (
             fields if is_few else [one for one in fields if not is_of_bytes(one.storage_type)]
@@ -436,16 +438,34 @@ class MorselReader:
         by_item = self._fields_with_dictionaries(morsel, looked_up) - forms.validity
         read_forms = forms.with_dictionaries(by_item)
         at_once = columns_at_once(request, fragment, fields)
-        columns: dict[int, pa.Array] = {}
         most = 0
         for start in range(0, len(fields), at_once):
-            if start:
+            if start or columns:
                 fragment.release()
             group = fields[start : start + at_once]
             decoded = read_columns(request, fragment, group, morsel.ranges, read_forms)
             most = max(most, decoded_bytes(decoded))
             columns |= self._look_up(mask_columns(decoded, mask), by_item)
         return columns, most // 2
+
+    def _read_zipped(
+        self, morsel: Morsel, fields: Sequence[Field], mask: Mask, rows: int
+    ) -> dict[int, pa.Array]:
+        """Read masked rows of those columns each row of which is found without the others.
+
+        To decode all rows would take as much longer as there are more of them.
+        """
+        source, request = morsel.fragment, self.request
+        if rows >= request.settings.zipped_share * len(mask):
+            return {}
+        if not isinstance(source, FragmentReader) or not source.is_local:
+            return {}
+        zipped = source.zipped([field for field in fields if has_offsets(field.storage_type)])
+        chosen = [field for field in fields if field.id in zipped - request.forms.validity]
+        if not chosen:
+            return {}
+        ranges = _mask_ranges(mask, morsel.start)
+        return read_columns(request, source, chosen, ranges, request.forms)
 
     def _is_sparse(self, mask: Mask, rows: int) -> bool:
         """Tell whether rows pass so rarely, or so many together, that decoding these is cheaper."""

@@ -71,6 +71,8 @@ class ScanSettings(NamedTuple):
         together_rows: See `together_share`; pages are decoded in chunks of some thousand rows.
         by_item_share: Numbers with dictionaries are looked up after a filter that keeps a smaller
             share of rows. The kernel that reads all of them looks them up at once.
+        zipped_share: Of long texts, each of which is found without the others, only those are read
+            that pass a filter which keeps a smaller share of rows.
         rows_per_range: Decoding a separate range of rows costs about as much as this many rows.
         few_candidates: Rows of a fragment that a filter may keep, where they are so few, are one
             morsel, and all of their columns are decoded in one round: most of them pass.
@@ -115,6 +117,7 @@ class ScanSettings(NamedTuple):
     together_share: float = 1 / 2
     together_rows: int = 8192
     by_item_share: float = 1 / 8
+    zipped_share: float = 3 / 5
     rows_per_range: int = 32
     few_candidates: int = 4096
     dictionary_rows: int = 32 * 1024

@@ -86,6 +86,7 @@ class FragmentReader:
         # Keys are the ids of fields.
         self._row_sizes: dict[tuple[int, ...], RowSizes] = {}
         self._with_dictionaries: dict[tuple[int, ...], frozenset[int]] = {}
+        self._zipped: dict[tuple[int, ...], frozenset[int]] = {}
         self._holders = CacheByFields[DataFile | None]()
         self.lock = Lock()
         # Weak, so that a version that nobody needs is freed with its mapped files at once, and not
@@ -144,6 +145,7 @@ class FragmentReader:
         self._files.clear()
         self._row_sizes.clear()
         self._with_dictionaries.clear()
+        self._zipped.clear()
         self._holders.clear()
         self._deleted = None
 
@@ -345,6 +347,21 @@ class FragmentReader:
 
             columns = dictionary_columns(self, fields, flags=True)
             known = self._with_dictionaries[key] = frozenset(field.id for field in columns)
+        return known
+
+    def zipped(self, fields: Sequence[Field]) -> frozenset[int]:
+        """Return the ids of the fields of texts, each row of which is found without the others.
+
+        Raises:
+            LanceError: The metadata of the columns cannot be read.
+        """
+        key = tuple(field.id for field in fields)
+        known = self._zipped.get(key)
+        if known is None:
+            from lancefs.table.stored_dictionaries import zipped_columns
+
+            columns = zipped_columns(self, fields)
+            known = self._zipped[key] = frozenset(field.id for field in columns)
         return known
 
     @property

@@ -1,4 +1,4 @@
-"""Columns that the data files of a fragment store with a dictionary in each page.
+"""Columns that the data files of a fragment store with a dictionary in each page, or row by row.
 
 A dictionary holds each value of a page once. Readers may ask for columns of strings in that form;
 filters are tested on the dictionaries of strings and of fixed-width values of whole bytes.
@@ -6,18 +6,19 @@ filters are tested on the dictionaries of strings and of fixed-width values of w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Protocol
 
 import pyarrow as pa
 
+from lancefs.datafile.arrays import has_offsets
 from lancefs.datafile.data_file import FieldReader
 from lancefs.datafile.fields import Field
 from lancefs.datafile.logical_types import EXTENSION_NAME, leaf_type
 from lancefs.datafile.masks import is_of_bytes
 from lancefs.errors import CorruptFile, UnsupportedFeature
-from lancefs.storage import File, run
+from lancefs.storage import File, Reads, run
 from lancefs.table.fragments import DataFile, Fragment
 
 
@@ -62,18 +63,61 @@ def dictionary_columns(
     """
     from lancefs.datafile.v2_1.dictionary_pages import with_dictionaries
 
+    def find(field_reader: FieldReader, file_fields: Sequence[Field]) -> Reads[list[Field]]:
+        return with_dictionaries(field_reader, file_fields, flags)
+
+    return _found_in_files(reader, fields, filter(_is_plain, fields), find)
+
+
+def zipped_columns(reader: OpenFragment, fields: Sequence[Field]) -> list[Field]:
+    """Return the columns of texts of a fragment, each row of which is found without the others.
+
+    Reads the metadata of the columns, no values.
+
+    Args:
+        reader: The fragment.
+        fields: Columns of the table.
+
+    Raises:
+        LanceError: The metadata cannot be read.
+    """
+    from lancefs.datafile.v2_1.zipped_pages import with_zipped_pages
+
+    texts = [
+        field
+        for field in fields
+        if field.id >= 0 and not (field.children or field.is_blob or field.is_outline)
+        if has_offsets(field.storage_type)
+    ]
+    return _found_in_files(reader, fields, texts, with_zipped_pages)
+
+
+def _found_in_files(
+    reader: OpenFragment,
+    fields: Sequence[Field],
+    some: Iterable[Field],
+    find: Callable[[FieldReader, Sequence[Field]], Reads[list[Field]]],
+) -> list[Field]:
+    """Return those of some columns that one file of the fragment holds, and that are found there.
+
+    Args:
+        reader: The fragment.
+        fields: Columns of the table, in the order of the result.
+        some: Those of them that are looked for.
+        find: Finds columns in a file.
+    """
     by_file: dict[DataFile, list[Field]] = {}
     holders = _holders(reader.fragment)
-    for field in filter(_is_plain, fields):
+    for field in some:
         files = holders.get(field.id, ())
         if len(files) == 1 and not files[0].is_legacy:
             by_file.setdefault(files[0], []).append(field)
     reads = []
     for data_file, file_fields in by_file.items():
         file, field_reader = reader.open_file(data_file)
-        reads.append((file, with_dictionaries(field_reader, file_fields, flags)))
-    encoded = {field.id for file_fields in run(reads) for field in file_fields}
-    return [field for field in fields if field.id in encoded]
+        reads.append((file, find(field_reader, file_fields)))
+    found = {field.id for file_fields in run(reads) for field in file_fields}
+    return [field for field in fields if field.id in found]
 
 
 def _holders(fragment: Fragment) -> dict[int, list[DataFile]]:
