@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -16,8 +17,9 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spark_support import append, make_table
+from spark_support import append, make_table, session
 from store_servers import s3_server
+from support import modules_after
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'lancefs[spark]'")
 
@@ -36,6 +38,15 @@ from lancefs.scan.execution import Scan
 from lancefs.spark import column_reader, lazy_table
 from lancefs.spark.column_reader import TaskColumns
 from lancefs.spark.spark_types import arrow_schema, spark_schema
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A session whose Python processes have lancefs from the start."""
+    daemon = {"spark.python.daemon.module": "lancefs.spark.daemon"}
+    with session("local[2]", tmp_path_factory.mktemp("spark"), **daemon) as found:
+        lancefs.spark.register(found)
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +193,30 @@ def test_a_limit_reads_the_first_task_only(spark: Any, tmp_path: Path, form: str
         frame.createOrReplaceTempView("beginning")
         frame = spark.sql("select * from beginning limit 3") if form == "view" else frame.limit(3)
     assert [row.id for row in frame.collect()] == [0, 1, 2]
+
+
+def test_a_session_may_have_processes_with_lancefs_in_them(spark: Any) -> None:
+    """They are forked from a process that has imported it, before any of them has a task."""
+    imported = modules_after("import lancefs.spark.daemon")
+    assert {"pyspark.worker", "lancefs.spark.column_reader", "lancefs.spark.task_rows"} <= imported
+    assert "pandas" not in imported
+    found = spark.range(0, 2, 1, 2).mapInArrow(_ancestry, "daemon string, spared long").collect()
+    assert {row.daemon for row in found} == {"lancefs.spark.daemon"}
+    assert all(row.spared > 10_000 for row in found)  # objects of modules, left out of collections
+
+
+def _ancestry(batches: Any) -> Any:
+    import gc
+    import sys
+
+    import pyarrow as pa
+
+    daemon, spared = sys.modules["__main__"].__spec__.name, gc.get_freeze_count()  # type: ignore[union-attr]
+    for _ in batches:
+        yield pa.record_batch({"daemon": [daemon], "spared": [spared]})
+
+
+_ancestry.__module__ = "__main__"  # to travel by value
 
 
 def test_an_empty_table_has_columns_and_no_rows(spark: Any, tmp_path: Path) -> None:
