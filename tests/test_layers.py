@@ -34,6 +34,7 @@ _READING = _FORMAT | {
 
 # Package -> the other packages that it may know. "lancefs" is `lancefs/__init__.py`.
 MAY_IMPORT: dict[str, set[str]] = {
+    "__main__": {"cli"},
     "arguments": set(),
     "masking": set(),
     "printable": set(),

@@ -260,9 +260,9 @@ def _select_from(query: TableQuery) -> Mapping[str, Any] | None:
 
     A statement that does not name the table reads a view of it.
     """
-    selects = [node for node in _selects(query.query_root) if _reads_one_table(node["from_table"])]
+    selects = list(_selects(query.query_root))
     named = [node for node in selects if query.names(node["from_table"])]
-    found = named or selects
+    found = named or [node for node in selects if _reads_one_table(node["from_table"])]
     return found[0] if len(found) == 1 else None
 
 

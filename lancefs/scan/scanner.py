@@ -152,9 +152,8 @@ class LanceScanner(OtherNames):
             "max_memory": max_memory,
             "use_index": use_index,
         }
-        columns = self._name_descriptors(
-            self._add_row_metadata(columns, with_row_id, with_row_address), blobs
-        )
+        columns = self._add_row_metadata(columns, with_row_id, with_row_address)
+        columns = self._name_descriptors(columns, blobs)
         self._computed = self._expressions(columns) if isinstance(columns, Mapping) else None
         known = self._understand(filters) if filters else None
         most = version.max_memory if max_memory is None else max_memory

@@ -34,7 +34,7 @@ _SHARED = SharedBudget(lambda: 1 << 30, BUDGET)
 # Positions of a row that is null, and of one that was not read yet.
 _NULL, _UNKNOWN = 0xFFFE, 0xFFFF
 
-_Part: TypeAlias = "tuple[FragmentReader, Sequence[RowRange]]"
+_FragmentRows: TypeAlias = "tuple[FragmentReader, Sequence[RowRange]]"
 
 
 class KeptTexts:
@@ -64,7 +64,7 @@ class KeptTexts:
         self.is_kept = False
         self._positions = {}
 
-    def find(self, parts: Iterable[_Part]) -> pa.DictionaryArray | None:
+    def find(self, parts: Iterable[_FragmentRows]) -> pa.DictionaryArray | None:
         """Return rows of some fragments; None where some of them were not noted.
 
         Args:
@@ -87,7 +87,7 @@ class KeptTexts:
         # Values are added before rows that have them.
         return pa.DictionaryArray.from_arrays(indices, self._items, safe=False)
 
-    def note(self, parts: Iterable[_Part], array: pa.DictionaryArray) -> None:
+    def note(self, parts: Iterable[_FragmentRows], array: pa.DictionaryArray) -> None:
         """Note rows that were read.
 
         Args:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lancefs.cli.exits import Failure
 from lancefs.cli.render.grid import GridColumn, heading, is_terminal, print_grid, print_line
@@ -278,6 +277,8 @@ def _flatten(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def _with_far_times(column: pa.ChunkedArray, far: Mapping[int, str]) -> pa.Array:
     """Return the texts of a column of times, those of far ones by their rows."""
+    import pyarrow.compute as pc
+
     near = array_of([row not in far for row in range(len(column))], pa.bool_())
     texts = pc.if_else(near, column, null_of(column.type)).cast(pa.string()).to_pylist()
     for row, text in far.items():

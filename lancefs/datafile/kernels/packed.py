@@ -16,15 +16,15 @@ import numpy as np
 
 from lancefs.datafile.buffers import Array, Ints, Mask, empty
 from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
-from lancefs.datafile.kernels.chunks import ALIGN, find_buffers
-from lancefs.datafile.kernels.pages import POSITIONS, RUN_LENGTHS, PageColumn, Stored
+from lancefs.datafile.kernels.chunks import ALIGN
+from lancefs.datafile.kernels.pages import POSITIONS, PageColumn, Stored
 from lancefs.datafile.kernels.points import (
     buffers_within,
     piece_at,
     places_in_memory,
     rows_by_page,
 )
-from lancefs.datafile.kernels.wanted_chunks import wanted_chunks
+from lancefs.datafile.kernels.wanted_chunks import buffers_of, wanted_chunks
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
@@ -159,8 +159,8 @@ def _restore_page(
     words: list[int] = data[begin:end].view(f"<u{page[PageColumn.ENTRY]}").tolist()
     new, table, parts = dict[int, bytes](), b"", b""
     for chunk, own in zip(chunks.tolist(), values, strict=True):
-        place = chunk[PackedChunk.AT] - shift, chunk[PackedChunk.LENGTH]
-        new[chunk[PackedChunk.NUMBER]] = _restore_chunk(data, page, place, own)
+        chunk[PackedChunk.AT] -= shift
+        new[chunk[PackedChunk.NUMBER]] = _restore_chunk(data, page, chunk, own)
     for number, word in enumerate(words):
         part = new.get(number, bytes(ALIGN))
         parts += part
@@ -168,13 +168,13 @@ def _restore_page(
     return table, parts
 
 
-def _restore_chunk(data: Bytes, page: Ints, place: tuple[int, int], values: Bytes) -> bytes:
+def _restore_chunk(data: Bytes, page: Ints, chunk: Sequence[int], values: Bytes) -> bytes:
     """Return a chunk with other values.
 
     Args:
         data: Bytes that hold the chunk.
         page: Its page; see `PageColumn`.
-        place: Where it begins, and its bytes.
+        chunk: The chunk, with its place in the bytes; see `PackedChunk`.
         values: The values.
 
     Raises:
@@ -182,18 +182,14 @@ def _restore_chunk(data: Bytes, page: Ints, place: tuple[int, int], values: Byte
     """
     if len(values) > _LARGEST:
         raise CorruptFile(f"{len(values)} bytes of values in a chunk")
-    is_skipped = page[PageColumn.LEVELS] == Stored.SKIPPED
-    has_levels = page[PageColumn.LEVELS] not in (Stored.NONE, Stored.SKIPPED)
-    level_buffers = int(page[PageColumn.WIDTH]) if is_skipped else int(has_levels)
-    has_runs = Stored(page[PageColumn.VALUES]) in RUN_LENGTHS
-    widths = (*[2] * level_buffers, *[int(page[PageColumn.ENTRY])] * (1 + has_runs))
-    start, length = place
-    found = find_buffers(data, np.array([start]), np.array([length]), widths)
+    start = chunk[PackedChunk.AT]
+    place = ([chunk[each]] for each in (PackedChunk.AT, PackedChunk.LENGTH, PackedChunk.COUNT))
+    level_buffers, _, begins, ends = buffers_of(data, page, *map(np.array, place))
     buffers = [
         data[begin:end].tobytes()
-        for begin, end in zip(found[1][:, 0].tolist(), found[2][:, 0].tolist(), strict=True)
+        for begin, end in zip(begins[:, 0].tolist(), ends[:, 0].tolist(), strict=True)
     ]
-    levels = buffers[:1] if has_levels else []
+    levels = [] if page[PageColumn.LEVELS] == Stored.SKIPPED else buffers[:level_buffers]
     others = [values.tobytes(), *buffers[level_buffers + 1 :]]
     head = data[start : start + 2].tobytes()
     head += b"".join(len(each).to_bytes(2, "little") for each in levels)

@@ -62,15 +62,37 @@ def wanted_chunks(table: Bytes, data: Bytes, page: Ints, rows: Ints) -> WantedCh
     chunks, positions = np.unique(chunk, return_inverse=True)
     counts, sizes = counts[chunks], (bounds[1:] - bounds[:-1])[chunks]
     starts = bounds[:-1][chunks] + start
-    is_skipped = page[column.LEVELS] == Stored.SKIPPED
-    has_levels = page[column.LEVELS] not in (Stored.NONE, Stored.SKIPPED)
-    buffers = int(page[column.WIDTH]) if is_skipped else int(has_levels)
+    buffers, levels, begins, ends = buffers_of(data, page, starts, sizes, counts)
+    found = chunks, counts, starts, sizes, levels, begins, ends
+    return WantedChunks(*found, buffers, positions, within)
+
+
+def buffers_of(
+    data: Bytes, page: Ints, starts: Ints, sizes: Ints, counts: Ints
+) -> tuple[int, Ints, Ints, Ints]:
+    """Find the buffers of some chunks of a page.
+
+    Args:
+        data: Bytes that have the chunks.
+        page: The page; see `PageColumn`.
+        starts: Where each chunk begins: int64, shape (chunks,), as those that follow.
+        sizes: Its bytes.
+        counts: Its number of values.
+
+    Returns:
+        The number of buffers of levels, which are the first ones; and as `find_buffers` does.
+
+    Raises:
+        CorruptFile: A chunk is damaged.
+    """
+    is_skipped = page[PageColumn.LEVELS] == Stored.SKIPPED
+    has_levels = page[PageColumn.LEVELS] not in (Stored.NONE, Stored.SKIPPED)
+    buffers = int(page[PageColumn.WIDTH]) if is_skipped else int(has_levels)
     if not 0 <= buffers <= 2:
         raise CorruptFile(f"{buffers} buffers of levels in a chunk")
-    has_runs = Stored(page[column.VALUES]) in RUN_LENGTHS
-    widths = (*[2] * buffers, *[width] * (1 + has_runs))
+    has_runs = Stored(page[PageColumn.VALUES]) in RUN_LENGTHS
+    widths = (*[2] * buffers, *[int(page[PageColumn.ENTRY])] * (1 + has_runs))
     levels, begins, ends = find_buffers(data, starts, sizes, widths)
     if has_levels and np.any(levels != counts):
         raise CorruptFile("a chunk has more or fewer levels than values")
-    found = chunks, counts, starts, sizes, levels, begins, ends
-    return WantedChunks(*found, buffers, positions, within)
+    return buffers, levels, begins, ends
