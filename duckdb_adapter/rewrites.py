@@ -139,7 +139,7 @@ def _first_applied(rewrites: Sequence[Rewrite], table: BoundTable) -> Replacemen
 
 
 def _with_kept_texts(table: BoundTable) -> BoundTable:
-    """Return a table with the strings in memory that statements use again and again."""
+    """Return a table with those string columns cached that statements use repeatedly."""
     columns = table.uses.repeated_columns if table.are_values_enough else []
     try:
         is_new = bool(columns) and keep_texts(table.rows, columns)
@@ -251,6 +251,8 @@ def _scanned(table: BoundTable) -> Replacement:
     return rows.with_expressions(expressions) if expressions else rows
 
 
+# Rewrites that read at most the ends of columns; and those that read values of strings, which are
+# cached before.
 _FIRST: tuple[Rewrite, ...] = (
     _top_n,  # few rows
     _row_count,  # none

@@ -102,6 +102,29 @@ def test_any_rows_are_the_same_whatever_was_read_before(
         assert _plain(found) == expected
 
 
+def test_filters_that_no_row_of_small_fragments_passes(tmp_path_factory: Any) -> None:
+    path = str(tmp_path_factory.mktemp("small") / "t.lance")
+    lance.write_dataset(_rows(5, 3000), path, max_rows_per_file=50)
+    dataset = _keeping(path, "user", "maybe")
+    for _ in range(2):
+        assert _encoded(dataset, ["user", "maybe"], filter="id < 0").num_rows == 0
+        assert _encoded(dataset, ["user"], filter="maybe = 'nobody'").num_rows == 0
+        found = _encoded(dataset, ["user", "maybe"], filter="id % 100 = 7")
+        expected = lance.dataset(path).to_table(columns=["user", "maybe"], filter="id % 100 = 7")
+        assert _plain(found) == expected
+
+
+def test_fragments_longer_than_the_budget_are_not_kept(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_texts, "BUDGET", 1000)
+    dataset = _keeping(path, "user")
+    expected = lance.dataset(path).to_table(columns=["user"])
+    for _ in range(2):
+        assert _plain(_encoded(dataset, ["user"])) == expected
+    assert not kept_ids(dataset.opened)
+
+
 def test_a_column_of_many_values_is_not_kept(path: str) -> None:
     dataset = _keeping(path, "own")
     expected = lance.dataset(path).to_table(columns=["own"])

@@ -178,14 +178,14 @@ def count_values(dataset: LanceDataset, paths: Sequence[str]) -> CombinationCoun
 
 
 def keep_texts(rows: Rows, columns: Sequence[str]) -> bool:
-    """Keep columns of strings in memory that are asked for again, if they have few values.
+    """Cache string columns that are used for the second time, if they have few distinct values.
 
     Args:
         rows: The rows of a table; see `are_values_cached`.
         columns: The columns.
 
     Returns:
-        Whether there are columns that were not kept before.
+        Whether a column was added to the cache.
 
     Raises:
         LanceError: A column cannot be read.

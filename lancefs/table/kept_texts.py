@@ -7,7 +7,7 @@ fill the cache, and scans after them decode nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -64,7 +64,7 @@ class KeptTexts:
         self.is_kept = False
         self._positions = {}
 
-    def find(self, parts: Iterable[_FragmentRows]) -> pa.DictionaryArray | None:
+    def find(self, parts: Sequence[_FragmentRows]) -> pa.DictionaryArray | None:
         """Return rows of some fragments; None where some of them were not noted.
 
         Args:
@@ -76,6 +76,8 @@ class KeptTexts:
             if positions is None:
                 return None
             found.append(select(positions, ranges))
+        if not found:  # no rows of a run of fragments
+            return None
         of_rows = found[0] if len(found) == 1 else np.concatenate(found)
         greatest = int(of_rows.max(initial=0))
         if greatest == _UNKNOWN:
@@ -87,13 +89,15 @@ class KeptTexts:
         # Values are added before rows that have them.
         return pa.DictionaryArray.from_arrays(indices, self._items, safe=False)
 
-    def note(self, parts: Iterable[_FragmentRows], array: pa.DictionaryArray) -> None:
+    def note(self, parts: Sequence[_FragmentRows], array: pa.DictionaryArray) -> None:
         """Note rows that were read.
 
         Args:
             parts: As for `find`.
             array: The rows.
         """
+        if any(reader.physical_rows > BUDGET // 2 for reader, _ in parts):
+            self.let_go()
         known = self._learn(array.dictionary) if self.is_kept else None
         if known is None:
             return
@@ -102,6 +106,8 @@ class KeptTexts:
             stop = start + count_rows(ranges)
             self._of_fragment(reader)[rows_of(ranges)] = of_rows[start:stop]
             start = stop
+        if not self.is_kept:  # as another thread decided meanwhile
+            self.let_go()
 
     def _learn(self, items: pa.StringArray) -> Array | None:
         """Return the positions of values, and that of null last; None where there are many."""
