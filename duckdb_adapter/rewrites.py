@@ -140,9 +140,9 @@ def _first_applied(rewrites: Sequence[Rewrite], table: BoundTable) -> Replacemen
 
 def _with_kept_texts(table: BoundTable) -> BoundTable:
     """Return a table with those string columns cached that statements use repeatedly."""
-    columns = table.uses.repeated_columns if table.are_values_enough else []
+    used = table.uses.repeated_columns
     try:
-        is_new = bool(columns) and keep_texts(table.rows, columns)
+        is_new = bool(used.columns) and table.are_values_enough and keep_texts(table.rows, used)
     except LanceError as error:  # see `_applied`
         _log.debug("columns are not kept in memory, since %s", error)
         return table

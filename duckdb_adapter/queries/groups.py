@@ -124,22 +124,35 @@ def group_keys(query: TableQuery, encoded: frozenset[str]) -> GroupKeys | None:
     return GroupKeys(names, are_joined_last, takes_any_order) if names else None
 
 
-def repeated_columns(query: TableQuery) -> list[str]:
-    """Return the columns of whose values each is likely to be used many times.
+class RepeatedColumns(NamedTuple):
+    """Columns of whose values each is likely to be used many times.
 
-    Of rows of the table alone, those that a query tests; and all that it names, if it aggregates.
+    Attributes:
+        columns: Their names, in the order of the table.
+        tested: The names of the columns in WHERE.
+    """
+
+    columns: Sequence[str] = ()
+    tested: Sequence[str] = ()
+
+
+def repeated_columns(query: TableQuery) -> RepeatedColumns:
+    """Return the columns that a query tests, and all that it names if it aggregates.
+
+    None where it may read the rows of others than the table.
     """
     select = query.table_select
     if select is None or not query.uses:
-        return []
-    aggregated = aggregates(select) or _is_distinct(select)
+        return RepeatedColumns()
+    is_aggregated = aggregates(select) or _is_distinct(select)
     parts = expressions_in(select["where_clause"])
     tested = {column_of(each, query.columns) for each in parts if each["class"] == "COLUMN_REF"}
-    return [
+    used = [
         query.columns[name]
         for name, uses in query.uses.items()
-        if (aggregated or name in tested) and not all(use.is_tested for use in uses.values())
+        if (is_aggregated or name in tested) and not all(use.is_tested for use in uses.values())
     ]
+    return RepeatedColumns(used, [query.columns[name] for name in query.uses if name in tested])
 
 
 def _is_distinct(select: Mapping[str, Any]) -> bool:

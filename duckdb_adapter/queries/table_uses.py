@@ -16,7 +16,7 @@ from duckdb_adapter.queries.called_functions import (
     takes_encoded_lists,
 )
 from duckdb_adapter.queries.extreme_tests import ExtremeTest, extreme_tests
-from duckdb_adapter.queries.groups import repeated_columns
+from duckdb_adapter.queries.groups import RepeatedColumns, repeated_columns
 from duckdb_adapter.queries.joins import join_keys, tests_constants
 from duckdb_adapter.queries.limits import LimitedRange, limited_range, sampled_rows
 from duckdb_adapter.queries.members import UsedColumns, used_columns
@@ -92,7 +92,7 @@ class TableUses:
         return takes_encoded_lists(self.query)
 
     @cached_property
-    def repeated_columns(self) -> list[str]:
+    def repeated_columns(self) -> RepeatedColumns:
         """The columns of whose values each is likely to be used many times."""
         return repeated_columns(self.query)
 

@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from duckdb_adapter.queries.groups import RepeatedColumns
 from duckdb_adapter.sources.rows import Rows
 from duckdb_adapter.sources.value_counter import ValueCounter, strides_of
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.datafile.constants import array_of
+from lancefs.datafile.fields import Field
 from lancefs.datafile.logical_types import decimal64_type
 from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
@@ -34,6 +36,8 @@ _MAX_ITEMS = 16 * 1024
 _PROBED_ROWS = 8 * 1024
 # Rows of a column that is kept in memory.
 _MAX_KEPT_ROWS = BUDGET // 2
+# The share of distinct values among rows that are looked at first, from which on there are many.
+_MAX_DISTINCT = 0.9
 # Rows of a batch, each of which costs some Python.
 _COUNTED_ROWS = 256 * 1024
 # Least average rows of a fragment with which dictionaries are read in place of rows.
@@ -177,12 +181,12 @@ def count_values(dataset: LanceDataset, paths: Sequence[str]) -> CombinationCoun
     return known[key]
 
 
-def keep_texts(rows: Rows, columns: Sequence[str]) -> bool:
+def keep_texts(rows: Rows, used: RepeatedColumns) -> bool:
     """Cache string columns that are used for the second time, if they have few distinct values.
 
     Args:
         rows: The rows of a table; see `are_values_cached`.
-        columns: The columns.
+        used: The columns that a statement uses.
 
     Returns:
         Whether a column was added to the cache.
@@ -191,27 +195,31 @@ def keep_texts(rows: Rows, columns: Sequence[str]) -> bool:
         LanceError: A column cannot be read.
     """
     dataset, kept = rows.dataset, KEPT_TEXTS.of(rows.dataset.opened)
-    if (rows.known_count() or 0) > _MAX_KEPT_ROWS:
+    fields = [dataset.opened.column(name) for name in used.columns if name not in rows.encoded]
+    unknown = [field for field in fields if is_encodable(field) and field.id not in kept]
+    texts = [field for field in unknown if not field.children]
+    is_long = (rows.known_count() or 0) > _MAX_KEPT_ROWS
+    if not texts or is_long or has_index(dataset, [*used.tested, *(one.name for one in texts)]):
         return False
-    fields = [dataset.opened.column(name) for name in columns if name not in rows.encoded]
-    texts = [field for field in fields if is_encodable(field) and not field.children]
-    is_new = False
-    for field in texts:
-        if field.id in kept or has_index(dataset, [field.name]):
-            continue
-        if is_asked_again(dataset, ("kept", field.name)):
-            kept[field.id] = KeptTexts()
-            _read_once(dataset, field.name, kept[field.id])
-            is_new = is_new or kept[field.id].is_kept
-    return is_new
+    again = [field for field in texts if is_asked_again(dataset, ("kept", field.name))]
+    for field in again:
+        kept[field.id] = _kept(dataset, field)
+    return any(kept[field.id].is_kept for field in again)
 
 
-def _read_once(dataset: LanceDataset, column: str, texts: KeptTexts) -> None:
+def _kept(dataset: LanceDataset, field: Field) -> KeptTexts:
     """Read a column that is to be kept, until it has many values."""
+    texts, column = KeptTexts(), field.name
+    probed = _read(dataset, [column], limit=_PROBED_ROWS).to_table()[column].combine_chunks()
+    if len(probed.dictionary) > _MAX_DISTINCT * len(probed):
+        texts.let_go()
+        return texts
+    KEPT_TEXTS.of(dataset.opened)[field.id] = texts
     with _read(dataset, [column], batch_size=_COUNTED_ROWS).to_reader() as reader:
         for _ in reader:
             if not texts.is_kept:
-                return
+                break
+    return texts
 
 
 def string_values(dataset: LanceDataset, columns: Sequence[str]) -> Mapping[str, pa.Array] | None:

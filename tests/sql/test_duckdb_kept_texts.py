@@ -117,11 +117,15 @@ def test_a_column_that_is_tested_again_is_kept(table: Path) -> None:
     assert con.execute(query).fetchall() == first
 
 
-def test_a_column_with_an_index_is_not_kept(table: Path) -> None:
+def test_no_column_is_kept_for_rows_that_an_index_finds(table: Path) -> None:
     lance.dataset(str(table)).create_scalar_index("visitor", "BTREE")
     con = connect("install")
     for _ in range(3):
         con.execute(f"SELECT sum(cost) FROM '{table}' WHERE visitor LIKE '1%' AND page LIKE '%7'")
+        con.execute(f"SELECT visitor, count(*) FROM '{table}' GROUP BY visitor HAVING sum(id) > 7")
+    assert _kept(table) == set()
+    for _ in range(2):
+        con.execute(f"SELECT page, sum(cost) FROM '{table}' GROUP BY page")
     assert _kept(table) == {"Page"}
 
 
