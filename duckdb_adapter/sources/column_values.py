@@ -23,7 +23,7 @@ from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.scanner import LanceScanner
 from lancefs.scan.settings import BATCH_ROWS
 from lancefs.table.dictionary_columns import stored_items
-from lancefs.table.kept_texts import BUDGET, KEPT_TEXTS, KeptTexts
+from lancefs.table.kept_texts import BUDGET, KEPT_TEXTS, MAX_VALUES, KeptTexts
 from lancefs.table.per_version import PerVersion
 from lancefs.table.stored_dictionaries import is_encodable
 
@@ -36,8 +36,6 @@ _MAX_ITEMS = 16 * 1024
 _PROBED_ROWS = 8 * 1024
 # Rows of a column that is kept in memory.
 _MAX_KEPT_ROWS = BUDGET // 2
-# The share of distinct values among rows that are looked at first, from which on there are many.
-_MAX_DISTINCT = 0.9
 # Rows of a batch, each of which costs some Python.
 _COUNTED_ROWS = 256 * 1024
 # Least average rows of a fragment with which dictionaries are read in place of rows.
@@ -210,8 +208,8 @@ def keep_texts(rows: Rows, used: RepeatedColumns) -> bool:
 def _kept(dataset: LanceDataset, field: Field) -> KeptTexts:
     """Read a column that is to be kept, until it has many values."""
     texts, column = KeptTexts(), field.name
-    probed = _read(dataset, [column], limit=_PROBED_ROWS).to_table()[column].combine_chunks()
-    if len(probed.dictionary) > _MAX_DISTINCT * len(probed):
+    first = _read(dataset, [column], limit=BATCH_ROWS).to_table()[column].combine_chunks()
+    if len(first.dictionary) > MAX_VALUES:  # before others are read ahead
         texts.let_go()
         return texts
     KEPT_TEXTS.of(dataset.opened)[field.id] = texts
