@@ -33,7 +33,7 @@ MIN_ROWS, MAX_ROWS = 2 * BATCH_ROWS, 512 * 1024 * 1024
 # Most items in the dictionaries of a column that are read in place of its rows.
 _MAX_ITEMS = 16 * 1024
 # Rows whose values are looked at first.
-_PROBED_ROWS = 8 * 1024
+_PROBED_ROWS = 2 * MAX_VALUES
 # Rows of a column that is kept in memory.
 _MAX_KEPT_ROWS = BUDGET // 2
 # Rows of a batch, each of which costs some Python.
@@ -171,12 +171,21 @@ def count_values(dataset: LanceDataset, paths: Sequence[str]) -> CombinationCoun
         LanceError: A column cannot be read.
     """
     known, key = _COUNTS.of(dataset.opened), tuple(paths)
+    if key not in known and _have_many(dataset, paths):
+        known[key] = None
     if key not in known:
         others = list(known.items())  # other threads add to them
         wider = (other for columns, other in others if {*paths} <= {*columns})
         found = next(filter(None, wider), None)
         known[key] = _count(dataset, paths) if found is None else found.of(paths)
     return known[key]
+
+
+def _have_many(dataset: LanceDataset, paths: Sequence[str]) -> bool:
+    """Whether a column has many values, as was found when it was to be kept."""
+    kept = KEPT_TEXTS.of(dataset.opened)
+    found = (kept.get(dataset.opened.column(path).id) for path in paths)
+    return any(texts is not None and not texts.is_kept for texts in found)
 
 
 def keep_texts(rows: Rows, used: RepeatedColumns) -> bool:
@@ -208,7 +217,7 @@ def keep_texts(rows: Rows, used: RepeatedColumns) -> bool:
 def _kept(dataset: LanceDataset, field: Field) -> KeptTexts:
     """Read a column that is to be kept, until it has many values."""
     texts, column = KeptTexts(), field.name
-    first = _read(dataset, [column], limit=BATCH_ROWS).to_table()[column].combine_chunks()
+    first = _read(dataset, [column], limit=_PROBED_ROWS).to_table()[column].combine_chunks()
     if len(first.dictionary) > MAX_VALUES:  # before others are read ahead
         texts.let_go()
         return texts
