@@ -200,7 +200,7 @@ LATE = {
     "duckdb",
     "fsspec",
     "lancefs.scan.conditions",
-    "lancefs.datafile.v2_1.dictionary_pages",
+    "lancefs.datafile.v2_1.column_kinds",
     "lancefs.datafile.jsonb",
     "lancefs.datafile.v2_1.layouts.blob_page",
     "lancefs.datafile.v2_1.layouts.fullzip_page",

@@ -61,7 +61,7 @@ def dictionary_columns(
     Raises:
         LanceError: The metadata cannot be read.
     """
-    from lancefs.datafile.v2_1.dictionary_pages import with_dictionaries
+    from lancefs.datafile.v2_1.column_kinds import with_dictionaries
 
     def find(field_reader: FieldReader, file_fields: Sequence[Field]) -> Reads[list[Field]]:
         return with_dictionaries(field_reader, file_fields, flags)
@@ -81,7 +81,7 @@ def zipped_columns(reader: OpenFragment, fields: Sequence[Field]) -> list[Field]
     Raises:
         LanceError: The metadata cannot be read.
     """
-    from lancefs.datafile.v2_1.zipped_pages import with_zipped_pages
+    from lancefs.datafile.v2_1.column_kinds import with_zipped_pages
 
     texts = [
         field

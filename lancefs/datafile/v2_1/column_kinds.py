@@ -1,12 +1,16 @@
-"""Columns whose pages all have dictionaries, recognized by the descriptions of the pages."""
+"""Columns whose pages are all of one kind: with dictionaries, or full-zip.
+
+The check reads no byte of the pages.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from lancefs.datafile.container import ColumnPages, Page
 from lancefs.datafile.data_file import FieldReader
 from lancefs.datafile.fields import Field
+from lancefs.datafile.v2_1.layouts.fullzip_page import FullZip
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
 from lancefs.datafile.v2_1.reader import StructuralReader
@@ -34,18 +38,48 @@ def with_dictionaries(
         CorruptFile: The metadata of a column is damaged.
         UnsupportedFeature: A page is of a kind that is not known.
     """
+
+    def has_codes(column: ColumnPages) -> bool:
+        return _has_dictionaries(column) or (flags and _has_flags(column))
+
+    return _find(reader, fields, has_codes)
+
+
+def with_zipped_pages(reader: FieldReader, fields: Sequence[Field]) -> Reads[list[Field]]:
+    """Find the columns of which all pages are full-zip pages, whose rows are read one by one.
+
+    Args:
+        reader: The reader of the data file.
+        fields: Columns that are leaves.
+
+    Raises:
+        CorruptFile: The metadata of a column is damaged.
+        UnsupportedFeature: A page is of a kind that is not known.
+    """
+    return _find(reader, fields, _are_zipped)
+
+
+def _find(
+    reader: FieldReader, fields: Sequence[Field], is_wanted: Callable[[ColumnPages], bool]
+) -> Reads[list[Field]]:
+    """Find columns by the descriptions of their pages."""
     if not isinstance(reader, StructuralReader):
         return []
     held = [(field, reader.columns[field.id]) for field in fields if field.id in reader.columns]
     container = reader.container
     yield from container.load([index for _, index in held])
-    fields_found = []
+    found = []
     for field, index in held:
         with locating(container.file.url, f"column {index} ({field.name})"):
-            column = container.column(index)
-            if _has_dictionaries(column) or (flags and _has_flags(column)):
-                fields_found.append(field)
-    return fields_found
+            if is_wanted(container.column(index)):
+                found.append(field)
+    return found
+
+
+def _are_zipped(column: ColumnPages) -> bool:
+    return bool(column.pages) and all(
+        isinstance(layout_of(page.encoding), FullZip) for page in column.pages
+    )
 
 
 def _has_dictionaries(column: ColumnPages) -> bool:
