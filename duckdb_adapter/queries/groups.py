@@ -139,7 +139,7 @@ class RepeatedColumns(NamedTuple):
 def repeated_columns(query: TableQuery) -> RepeatedColumns:
     """Return the columns that a query tests, and all that it names if it aggregates.
 
-    None where it may read the rows of others than the table.
+    Those of a query of one table only, which names all that it uses.
     """
     select = query.table_select
     if select is None or not query.uses:

@@ -23,7 +23,6 @@ from duckdb_adapter.sources.column_values import MAX_ROWS
 from duckdb_adapter.sources.combinations import Combinations, few_combinations
 from duckdb_adapter.sources.replacement import TableOf
 from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows, RowSource
-from duckdb_adapter.sources.value_counter import MAX_COMBINATIONS
 from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
@@ -34,9 +33,9 @@ GROUP = "__lance_group"
 _READER, _COMBINATIONS = "grouped reader", "groups"
 # A shorter table is grouped by its strings: looking at the values of columns costs time, too.
 _MIN_ROWS = 512 * 1024
-# Largest dictionary for whose items DuckDB computes a function once each; and the largest one that
-# it joins by an array if it knows the ranges of both sides. Of a larger one it copies strings then.
-_MAX_COMPUTED, _MAX_IN_ARRAY = 16 * 1024 + 1, 8 * 1024
+# Largest number of combinations that DuckDB joins by an array if it knows the ranges of both sides.
+# Of more, it copies the strings then.
+_MAX_IN_ARRAY = 8 * 1024
 
 
 class GroupedRows(RowSource):
@@ -195,16 +194,15 @@ def group_by_codes(rows: Rows, query: TableQuery) -> Rows | GroupedRows:
     if keys.are_joined_last:
         combinations = few_combinations(rows.dataset, keys.columns)
         return rows if combinations is None else GroupedRows(rows, combinations)
-    most = _MAX_COMPUTED if keys.takes_any_order else MAX_COMBINATIONS
-    found = _fitting(rows.dataset, keys.columns, most)
+    found = _fitting(rows.dataset, keys.columns)
     return rows if found is None else GroupedRows(rows, found, keys.takes_any_order)
 
 
-def _fitting(dataset: LanceDataset, columns: Sequence[str], most: int) -> Combinations | None:
+def _fitting(dataset: LanceDataset, columns: Sequence[str]) -> Combinations | None:
     """Return the combinations of as many columns, the first ones first, as have few of them."""
     fitting: Combinations | None = None
     for column in columns:
         before = [] if fitting is None else fitting.columns
         found = few_combinations(dataset, [*before, column])
-        fitting = fitting if found is None or found.count > most else found
+        fitting = fitting if found is None else found
     return fitting

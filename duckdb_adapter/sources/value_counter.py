@@ -14,9 +14,10 @@ from lancefs.datafile.arrays import mask_of, numbers_of
 from lancefs.datafile.buffers import Array, Ints
 from lancefs.datafile.constants import array_of, scalar_of
 from lancefs.datafile.kernels import add_positions, count_sums
+from lancefs.table.kept_texts import MAX_VALUES
 
-MAX_VALUES = 16 * 1024
-MAX_COMBINATIONS = 16 * 1024 + 1
+# As many as DuckDB computes a function of once each, if they are in a dictionary; null is one.
+MAX_COMBINATIONS = MAX_VALUES + 1
 # Largest dictionary, in bytes, that is kept.
 _MAX_BYTES = 1024 * 1024
 # Largest span of whole numbers that are counted.

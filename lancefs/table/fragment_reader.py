@@ -340,14 +340,10 @@ class FragmentReader:
         Raises:
             LanceError: The metadata of the columns cannot be read.
         """
-        key = tuple(field.id for field in fields)
-        known = self._with_dictionaries.get(key)
-        if known is None:
-            from lancefs.table.stored_dictionaries import dictionary_columns
+        from lancefs.table.stored_dictionaries import dictionary_columns
 
-            columns = dictionary_columns(self, fields, flags=True)
-            known = self._with_dictionaries[key] = frozenset(field.id for field in columns)
-        return known
+        find = partial(dictionary_columns, flags=True)
+        return self._found(self._with_dictionaries, fields, find)
 
     def zipped(self, fields: Sequence[Field]) -> frozenset[int]:
         """Return the ids of the fields of texts, each row of which is found without the others.
@@ -355,14 +351,21 @@ class FragmentReader:
         Raises:
             LanceError: The metadata of the columns cannot be read.
         """
-        key = tuple(field.id for field in fields)
-        known = self._zipped.get(key)
-        if known is None:
-            from lancefs.table.stored_dictionaries import zipped_columns
+        from lancefs.table.stored_dictionaries import zipped_columns
 
-            columns = zipped_columns(self, fields)
-            known = self._zipped[key] = frozenset(field.id for field in columns)
-        return known
+        return self._found(self._zipped, fields, zipped_columns)
+
+    def _found(
+        self,
+        known: dict[tuple[int, ...], frozenset[int]],
+        fields: Sequence[Field],
+        find: Callable[[FragmentReader, Sequence[Field]], Sequence[Field]],
+    ) -> frozenset[int]:
+        """Return the ids of the fields that are found in the files, which is done once."""
+        key = tuple(field.id for field in fields)
+        if key not in known:
+            known[key] = frozenset(field.id for field in find(self, fields))
+        return known[key]
 
     @property
     def is_small(self) -> bool:

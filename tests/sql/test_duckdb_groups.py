@@ -211,7 +211,7 @@ def test_functions_fail_for_values_of_rows_that_are_left(native: Any, table: Pat
 def test_of_columns_with_many_combinations_some_are_numbered(
     native: Any, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(groups, "_MAX_COMPUTED", 30)
+    monkeypatch.setattr(combinations, "MAX_COMBINATIONS", 30)
     con = connect("install")
     for computed, is_grouped in (("upper(level), upper(host), lower(zone)", True), ("host", False)):
         query = f"SELECT {computed}, upper(host), avg(id) FROM {{t}} GROUP BY ALL ORDER BY ALL"
