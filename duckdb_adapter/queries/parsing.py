@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import threading
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +32,31 @@ def _open_database() -> duckdb.DuckDBPyConnection:
 
 
 _database = OwnDatabase(_open_database)
+# Bound once for a connection, which takes as long as to parse.
+_PREPARE = "PREPARE serialized AS SELECT json_serialize_sql($1::VARCHAR)"
+
+
+class _Parser(threading.local):
+    """DuckDB's parser, for one thread."""
+
+    def __init__(self) -> None:
+        # By process: the connection of a parent cannot be used after a fork, nor closed.
+        self._connections: dict[int, duckdb.DuckDBPyConnection] = {}
+
+    def serialize(self, text: str) -> str:
+        """Return the tree of a statement as JSON, or what is wrong with it."""
+        process = os.getpid()
+        if process not in self._connections:
+            connection = _database.cursor()
+            connection.execute(_PREPARE)
+            self._connections[process] = connection
+        # A parameter of Python would have older DuckDBs import pandas.
+        answer = self._connections[process].execute(f"EXECUTE serialized({literal(text)})")
+        row = answer.fetchone()
+        return str(row[0]) if row else "{}"
+
+
+_parser = _Parser()
 
 
 def parse_soon() -> None:
@@ -52,15 +79,11 @@ def parse(text: str) -> dict[str, Any] | None:
 
     if len(text) > MAX_TEXT:
         return None
-    # A parameter would have older DuckDBs import pandas.
-    serialize = f"SELECT json_serialize_sql({literal(query_in(text))})"
     try:
-        with _database.cursor() as cursor:
-            answer = cursor.execute(serialize).fetchone()
+        found = json.loads(_parser.serialize(query_in(text)))
     except duckdb.Error as error:  # what is wrong with the query is in the answer
         _say_unparsed(type(error).__name__)  # the message may have secrets that are in the text
         return None
-    found = json.loads(answer[0]) if answer else {}
     statements = found.get("statements", [])
     if found.get("error") is not False or len(statements) != 1:
         return None

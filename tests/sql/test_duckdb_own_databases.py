@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn
 
 import duckdb
@@ -67,15 +68,18 @@ import os, sys
 import duckdb_adapter
 from duckdb_adapter.queries import parsing
 
-for _ in range(5):
+for number in range(5):
     connection = duckdb_adapter.connect()
+    if number % 2:  # the parent parses too, and its child may not use that connection
+        assert parsing.parse(f"SELECT {number}") is not None
     child = os.fork()
     if child == 0:
-        found = parsing.parse("SELECT 1")
+        found = parsing.parse("SELECT 100")
         os._exit(0 if found is not None and found["type"] == "SELECT_NODE" else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     parsing._database._opened_ahead.clear()
     parsing._database._opened.clear()
+    parsing._parser._connections.clear()
 print("done")
 """
 
@@ -103,6 +107,16 @@ def test_statements_are_parsed_where_nothing_was_opened_ahead() -> None:
     assert node["type"] == "SELECT_NODE"
 
 
+def test_threads_parse_side_by_side() -> None:
+    def names(thread: int) -> list[str]:
+        texts = [f"SELECT a{thread}_{number} FROM t" for number in range(50)]
+        return [parsing.parse(text)["select_list"][0]["column_names"][0] for text in texts]
+
+    with ThreadPoolExecutor(8) as pool:
+        for thread, found in enumerate(pool.map(names, range(8))):
+            assert found == [f"a{thread}_{number}" for number in range(50)]
+
+
 def test_a_database_that_cannot_parse_costs_the_rewrites_and_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -111,6 +125,7 @@ def test_a_database_that_cannot_parse_costs_the_rewrites_and_is_logged_once(
 
     parsing._say_unparsed.cache_clear()
     monkeypatch.setattr(parsing, "_database", OwnDatabase(fail))
+    monkeypatch.setattr(parsing, "_parser", parsing._Parser())  # of a thread that parsed nothing
     with caplog.at_level(logging.WARNING, "duckdb_adapter"):
         assert parsing.parse("SELECT 17 AS not_parsed") is None
         assert parsing.parse("SELECT 18 AS not_parsed") is None
