@@ -59,6 +59,7 @@ QUERIES = {
         FROM {orders} JOIN {lineitem} ON l_orderkey = o_orderkey
         WHERE o_orderdate >= DATE '1997-01-01' GROUP BY 1 ORDER BY 1
     """),
+    "logs: count(*)": Query("SELECT count(*) FROM {logs}", 0.8),
     "logs: sum": Query("SELECT sum(bytes) FROM {logs}", 0.8),
     "logs: max(length)": Query("SELECT max(length(message)) FROM {logs}", 0.8),
     "logs: one string": Query("SELECT level, count(*) FROM {logs} GROUP BY level", 1.0),
