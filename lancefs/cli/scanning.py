@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 import pyarrow as pa
@@ -19,49 +19,53 @@ if TYPE_CHECKING:
     from lancefs.scan.scanner import LanceScanner
 
 
-def scanner(
-    target: Target,
-    columns: list[str] | None,
-    where: str | None,
-    limit: int | None = None,
-    use_index: bool = True,
-) -> LanceScanner:
+class RowOptions(NamedTuple):
+    """The options of the commands that show some rows.
+
+    Attributes:
+        rows: How many rows.
+        columns: Names in this order; None for all columns of known types.
+        where: A condition in SQL text.
+        use_index: Whether the indices of the table may be used.
+        is_expanded: Whether to print one value a line, in the format `table`.
+        form: One of `shared_options.FORMATS`.
+    """
+
+    rows: int
+    columns: list[str] | None
+    where: str | None
+    use_index: bool
+    is_expanded: bool
+    form: str
+
+
+def scanner(target: Target, wanted: RowOptions, limit: int | None = None) -> LanceScanner:
     """Return what reads rows of a version.
 
     Args:
         target: The version.
-        columns: Names in this order; all columns of known types by default.
-        where: A condition in SQL text.
+        wanted: Which columns and rows.
         limit: At most this many rows.
-        use_index: Whether the condition may be looked up in the indices of the table.
 
     Raises:
         Failure: The condition cannot be parsed, or does not fit the columns.
         ColumnNotFound: A column is not in the table.
     """
     return target.dataset.scanner(
-        selected_columns(target, columns),
-        checked_filter(target, where),
+        selected_columns(target, wanted.columns),
+        checked_filter(target, wanted.where),
         limit=limit,
-        use_index=use_index,
+        use_index=wanted.use_index,
     )
 
 
-def print_some(
-    target: Target,
-    rows: pa.Table | pa.RecordBatchReader,
-    form: str,
-    is_expanded: bool,
-    where: str | None,
-) -> None:
+def print_some(target: Target, rows: pa.Table | pa.RecordBatchReader, wanted: RowOptions) -> None:
     """Print some rows of a version.
 
     Args:
         target: The version.
         rows: The rows.
-        form: One of `shared_options.FORMATS`.
-        is_expanded: Whether to print one value a line, in the format `table`.
-        where: The condition that chose them, if any.
+        wanted: How they are printed, and the condition that chose them, if any.
 
     Raises:
         Failure: `is_expanded` is for another format.
@@ -70,15 +74,15 @@ def print_some(
 
     def caption(count: int) -> str:
         version = f"version {target.dataset.version}"
-        if where:
+        if wanted.where:
             return f"{plural(count, 'row')}, {version}"
         return f"{count:,} of {plural(target.dataset.count_rows(), 'row')}, {version}"
 
     batches = rows.to_batches() if isinstance(rows, pa.Table) else rows
-    if is_expanded:
-        print_expanded(rows.schema, batches, form)
+    if wanted.is_expanded:
+        print_expanded(rows.schema, batches, wanted.form)
     else:
-        print_rows(rows.schema, batches, form, caption=caption)
+        print_rows(rows.schema, batches, wanted.form, caption=caption)
 
 
 def print_explained(text: str) -> None:

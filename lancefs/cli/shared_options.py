@@ -13,6 +13,7 @@ from lancefs.cli import exits
 
 if TYPE_CHECKING:
     from lancefs.cli.main import Session
+    from lancefs.cli.target import Target
     from lancefs.table.base_paths import BaseRules, Follow
 
 FORMATS = ("table", "json", "ndjson", "csv", "tsv", "arrow", "xlsx")
@@ -83,6 +84,12 @@ def debug(function: _F) -> _F:
     return option(function)
 
 
+def _name_like(function: Callable[..., Any], wrapped: Any) -> None:
+    """Give what wraps the function of a command its name, its help and its options."""
+    wrapped.__name__, wrapped.__doc__ = function.__name__, function.__doc__
+    wrapped.__click_params__ = getattr(function, "__click_params__", [])
+
+
 def storage(function: _F) -> _F:
     """Add `--storage-option`; the function gets the parsed pairs as `options`."""
     option = click.option(
@@ -107,8 +114,7 @@ def base_rules(function: _F) -> _F:
         rules = BaseRules(moved=moved) if follow is None else BaseRules(follow, moved)
         return function(rules=rules, **rest)
 
-    wrapped.__name__, wrapped.__doc__ = function.__name__, function.__doc__
-    wrapped.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+    _name_like(function, wrapped)
     moved_option = click.option(
         "--base-path",
         "moved",
@@ -142,8 +148,7 @@ def table(function: _F) -> _F:
 
         return function(parse_target(table, options, as_of, rules), **rest)
 
-    wrapped.__name__, wrapped.__doc__ = function.__name__, function.__doc__
-    wrapped.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+    _name_like(function, wrapped)
     at_time = click.option(
         "--as-of", metavar="TIME", help="The newest version committed at or before this time."
     )
@@ -214,8 +219,19 @@ def expanded(function: _F) -> _F:
 
 
 def some_rows(function: _F) -> _F:
-    """Add the options of commands that show some rows: `-n`, `-c`, `-w`, `-x`, `--no-index`."""
-    rows = click.option(
+    """Add the options of commands that show some rows: `-n`, `-c`, `-w`, `-x`, `--no-index`.
+
+    The function gets them, and the `form` of `output`, as one `RowOptions` behind the Target.
+    """
+
+    def wrapped(target: Target, *, rows: int, **rest: Any) -> Any:
+        from lancefs.cli.scanning import RowOptions
+
+        options = {name: rest.pop(name) for name in RowOptions._fields[1:]}
+        return function(target, RowOptions(rows, **options), **rest)
+
+    _name_like(function, wrapped)
+    rows_option = click.option(
         "--rows",
         "-n",
         type=WholeNumber(min=0),
@@ -223,7 +239,8 @@ def some_rows(function: _F) -> _F:
         show_default=True,
         help="Number of rows.",
     )
-    return rows(columns(where(no_index(expanded(function)))))
+    result: Any = rows_option(columns(where(no_index(expanded(wrapped)))))
+    return result  # type: ignore[no-any-return]
 
 
 def query_vector(function: _F) -> _F:

@@ -12,6 +12,7 @@ from lancefs.cli.exits import Failure
 from lancefs.cli.scanning import checked_filter, selected_columns
 
 if TYPE_CHECKING:
+    from lancefs.cli.scanning import RowOptions
     from lancefs.cli.target import Target
     from lancefs.search.vector_search import VectorSearch
 
@@ -47,14 +48,11 @@ def vector_search(
     target: Target,
     column: str,
     query: Any,
+    wanted: RowOptions,
     *,
-    k: int,
     metric: str | None,
     nprobes: int | None,
     refine_factor: int | None,
-    columns: list[str] | None,
-    where: str | None,
-    use_index: bool,
 ) -> VectorSearch:
     """Return a search of a version; arguments as for `LanceDataset.vector_search`.
 
@@ -66,13 +64,13 @@ def vector_search(
         return target.dataset.vector_search(
             column,
             query,
-            k,
+            wanted.rows,
             metric,
             nprobes=nprobes,
             refine_factor=refine_factor,
-            filter=checked_filter(target, where),
-            columns=selected_columns(target, columns),
-            use_index=use_index,
+            filter=checked_filter(target, wanted.where),
+            columns=selected_columns(target, wanted.columns),
+            use_index=wanted.use_index,
         )
     except (TypeError, ValueError) as error:
         raise Failure(str(error)) from error

@@ -9,6 +9,7 @@ import click
 from lancefs.cli import shared_options
 
 if TYPE_CHECKING:
+    from lancefs.cli.scanning import RowOptions
     from lancefs.cli.target import Target
 
 
@@ -26,21 +27,12 @@ if TYPE_CHECKING:
     "--explain", is_flag=True, help="Show no rows, but which indices are used and what is scanned."
 )
 @shared_options.output
-def head(
-    target: Target,
-    rows: int,
-    columns: list[str] | None,
-    where: str | None,
-    use_index: bool,
-    is_expanded: bool,
-    explain: bool,
-    form: str,
-) -> None:
+def head(target: Target, wanted: RowOptions, explain: bool) -> None:
     """Show the first rows of a version, and read no others."""
     from lancefs.cli.scanning import print_explained, print_some, scanner
 
-    scan = scanner(target, columns, where, limit=rows, use_index=use_index)
+    scan = scanner(target, wanted, limit=wanted.rows)
     if explain:
         print_explained(scan.explain())
         return
-    print_some(target, scan.to_reader(), form, is_expanded, where)
+    print_some(target, scan.to_reader(), wanted)

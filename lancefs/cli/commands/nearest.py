@@ -9,6 +9,7 @@ import click
 from lancefs.cli import shared_options
 
 if TYPE_CHECKING:
+    from lancefs.cli.scanning import RowOptions
     from lancefs.cli.target import Target
 
 
@@ -41,19 +42,14 @@ if TYPE_CHECKING:
 @shared_options.output
 def nearest(
     target: Target,
+    wanted: RowOptions,
     column: str,
     like: int | None,
     vector: str | None,
     metric: str | None,
     nprobes: int | None,
     refine_factor: int | None,
-    rows: int,
-    columns: list[str] | None,
-    where: str | None,
-    use_index: bool,
-    is_expanded: bool,
     explain: bool,
-    form: str,
 ) -> None:
     """Show the rows whose vectors are nearest to that of a row or in a file, nearest first."""
     from lancefs.cli.scanning import print_explained, print_some
@@ -64,15 +60,12 @@ def nearest(
         target,
         column,
         query,
-        k=rows,
+        wanted,
         metric=metric,
         nprobes=nprobes,
         refine_factor=refine_factor,
-        columns=columns,
-        where=where,
-        use_index=use_index,
     )
     if explain:
         print_explained(search.explain())
         return
-    print_some(target, search.to_table(), form, is_expanded, where)
+    print_some(target, search.to_table(), wanted)

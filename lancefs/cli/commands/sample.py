@@ -9,6 +9,7 @@ import click
 from lancefs.cli import shared_options
 
 if TYPE_CHECKING:
+    from lancefs.cli.scanning import RowOptions
     from lancefs.cli.target import Target
 
 
@@ -24,18 +25,8 @@ if TYPE_CHECKING:
     "--seed", type=shared_options.WholeNumber(min=0), help="The same seed draws the same rows."
 )
 @shared_options.output
-def sample(
-    target: Target,
-    rows: int,
-    columns: list[str] | None,
-    where: str | None,
-    use_index: bool,
-    is_expanded: bool,
-    seed: int | None,
-    form: str,
-) -> None:
+def sample(target: Target, wanted: RowOptions, seed: int | None) -> None:
     """Show a random sample of rows without replacement, in the order of the table."""
     from lancefs.cli.scanning import print_some, scanner
 
-    scan = scanner(target, columns, where, use_index=use_index)
-    print_some(target, scan.sample(rows, seed), form, is_expanded, where)
+    print_some(target, scanner(target, wanted).sample(wanted.rows, seed), wanted)

@@ -9,6 +9,7 @@ import click
 from lancefs.cli import shared_options
 
 if TYPE_CHECKING:
+    from lancefs.cli.scanning import RowOptions
     from lancefs.cli.target import Target
     from lancefs.search.hybrid_search import HybridSearch
     from lancefs.search.text_search import TextSearch
@@ -63,6 +64,7 @@ def _fuzziness(text: str) -> int | None:
 @shared_options.output
 def search(
     target: Target,
+    wanted: RowOptions,
     query: str,
     names: tuple[str, ...],
     needs_all: bool,
@@ -71,13 +73,7 @@ def search(
     like: int | None,
     vector: str | None,
     alpha: float | None,
-    rows: int,
-    columns: list[str] | None,
-    where: str | None,
-    use_index: bool,
-    is_expanded: bool,
     explain: bool,
-    form: str,
 ) -> None:
     """Show the rows whose texts match words, or a phrase in quotation marks, best.
 
@@ -91,8 +87,8 @@ def search(
     words: str | MatchQuery = query
     if needs_all or fuzzy != 0:
         words = MatchQuery(query, operator="AND" if needs_all else "OR", fuzziness=fuzzy)
-    shown = selected_columns(target, columns)
-    filter = checked_filter(target, where)
+    shown = selected_columns(target, wanted.columns)
+    filter = checked_filter(target, wanted.where)
     try:
         found: TextSearch | HybridSearch
         if vector_column is not None:
@@ -100,16 +96,21 @@ def search(
                 vector_column,
                 query_vector(target, vector_column, like, vector),
                 words,
-                rows,
+                wanted.rows,
                 text_columns=list(names) or None,
                 alpha=alpha,
                 columns=shown,
                 filter=filter,
-                use_index=use_index,
+                use_index=wanted.use_index,
             )
         elif like is None and vector is None and alpha is None:
             found = target.dataset.text_search(
-                words, list(names) or None, rows, filter=filter, select=shown, use_index=use_index
+                words,
+                list(names) or None,
+                wanted.rows,
+                filter=filter,
+                select=shown,
+                use_index=wanted.use_index,
             )
         else:
             raise Failure("--like, --vector and --alpha are for a search with --vector-column")
@@ -119,4 +120,4 @@ def search(
         table = found.to_table()
     except (TypeError, ValueError, ImportError) as error:
         raise Failure(str(error)) from error
-    print_some(target, table, form, is_expanded, where)
+    print_some(target, table, wanted)

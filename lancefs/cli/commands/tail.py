@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from lancefs.cli import shared_options
 
 if TYPE_CHECKING:
+    from lancefs.cli.scanning import RowOptions
     from lancefs.cli.target import Target
 
 
@@ -19,17 +20,8 @@ if TYPE_CHECKING:
 @shared_options.table
 @shared_options.some_rows
 @shared_options.output
-def tail(
-    target: Target,
-    rows: int,
-    columns: list[str] | None,
-    where: str | None,
-    use_index: bool,
-    is_expanded: bool,
-    form: str,
-) -> None:
+def tail(target: Target, wanted: RowOptions) -> None:
     """Show the last rows of a version, in the order of the table."""
     from lancefs.cli.scanning import print_some, scanner
 
-    scan = scanner(target, columns, where, use_index=use_index)
-    print_some(target, scan.tail(rows), form, is_expanded, where)
+    print_some(target, scanner(target, wanted).tail(wanted.rows), wanted)
