@@ -31,7 +31,7 @@ from lancefs.table.base_paths import TableFiles
 from lancefs.table.fragment_table import Fragments
 from lancefs.table.fragments import sum_known
 from lancefs.table.open_version import OpenVersion
-from lancefs.table.per_version import PerVersion
+from lancefs.table.per_version import per_version
 from lancefs.table.row_metadata import OFFSET_BITS
 
 logger = get_logger(__name__)
@@ -500,18 +500,13 @@ def plan_with(indices: TableIndices, index: ColumnIndex, test: ColumnTest) -> Pl
     return Plan(index, segments, rows) if segments else None
 
 
+@per_version
 def scalar_indices_of(version: OpenVersion) -> TableIndices | None:
     """Return the indices of a version in which filters can be looked up; None if there are none.
-
-    The index section of the manifest is read once for each open version.
 
     Args:
         version: The version.
     """
-    return _BY_VERSION.of(version)
-
-
-def _read(version: OpenVersion) -> TableIndices | None:
     try:
         section = index_section_of(version)
         if section is None:
@@ -524,9 +519,6 @@ def _read(version: OpenVersion) -> TableIndices | None:
     if not indices:
         return None
     return TableIndices(version.files, version.manifest.fragments, coverage, indices)
-
-
-_BY_VERSION = PerVersion(_read)
 
 
 def _say_unused(name: str, error: LanceError) -> None:

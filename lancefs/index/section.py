@@ -9,7 +9,7 @@ from lancefs.errors import locating
 from lancefs.index.segments import Coverage
 from lancefs.table.indices import Index, indices_of
 from lancefs.table.open_version import OpenVersion
-from lancefs.table.per_version import PerVersion
+from lancefs.table.per_version import per_version
 
 
 class IndexSection(NamedTuple):
@@ -24,6 +24,7 @@ class IndexSection(NamedTuple):
     coverage: Coverage
 
 
+@per_version
 def index_section_of(version: OpenVersion) -> IndexSection | None:
     """Return the index section of a version; None for one without indices, or with fresh rows.
 
@@ -33,15 +34,8 @@ def index_section_of(version: OpenVersion) -> IndexSection | None:
     Raises:
         LanceError: The section cannot be read.
     """
-    return _BY_VERSION.of(version)
-
-
-def _read(version: OpenVersion) -> IndexSection | None:
     if version.manifest.index_section is None or version.is_fresh:
         return None
     listed = indices_of(version)
     with locating(version.resolved.manifest.url, "indices"):
         return IndexSection(listed, Coverage(version, listed))
-
-
-_BY_VERSION = PerVersion(_read)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from functools import wraps
 from typing import Generic, TypeVar
 
 from lancefs.forks import Lock
@@ -32,3 +33,14 @@ class PerVersion(Generic[T]):
         made = self._make(version)  # which may read, and is not waited for by others
         with self._lock:
             return self._kept.setdefault(version, made)
+
+
+def per_version(read: Callable[[OpenVersion], T]) -> Callable[[OpenVersion], T]:
+    """Have a function run once for each version: what it returned is kept while that is open."""
+    kept = PerVersion(read)
+
+    @wraps(read)
+    def kept_of(version: OpenVersion) -> T:
+        return kept.of(version)
+
+    return kept_of

@@ -39,7 +39,7 @@ from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.indices import Index
 from lancefs.table.open_version import OpenVersion
-from lancefs.table.per_version import PerVersion
+from lancefs.table.per_version import per_version
 
 logger = get_logger(__name__)
 
@@ -222,10 +222,9 @@ def _posting_format(metadata: IndexReader) -> PostingFormat:
     return PostingFormat(size, codec)
 
 
+@per_version
 def text_indices_of(version: OpenVersion) -> TextIndices | None:
     """Return the full-text indices of a version; None if there are none.
-
-    The index section of the manifest is read once for each open version.
 
     Args:
         version: The version.
@@ -233,10 +232,6 @@ def text_indices_of(version: OpenVersion) -> TextIndices | None:
     Raises:
         LanceError: The index section cannot be read.
     """
-    return _BY_VERSION.of(version)
-
-
-def _read(version: OpenVersion) -> TextIndices | None:
     section = index_section_of(version)
     if section is None:
         return None
@@ -250,9 +245,6 @@ def _read(version: OpenVersion) -> TextIndices | None:
 
 def _is_text(index: Index) -> bool:
     return index.type == TEXT_KIND
-
-
-_BY_VERSION = PerVersion(_read)
 
 
 def _warn(name: str, error: LanceError) -> None:

@@ -24,7 +24,7 @@ from lancefs.storage import SMALL, File, holding_tails
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.open_version import OpenVersion
-from lancefs.table.per_version import PerVersion
+from lancefs.table.per_version import per_version
 
 logger = get_logger(__name__)
 
@@ -85,18 +85,13 @@ def _open(segment: IndexSegment, files: TableFiles) -> VectorPartitions:
     return _OPENED.get(key, opened, cost_of)[0]
 
 
+@per_version
 def vector_indices_of(version: OpenVersion) -> VectorIndices | None:
     """Return the vector indices of a version; None if there are none.
-
-    The index section of the manifest is read once for each open version.
 
     Args:
         version: The version.
     """
-    return _BY_VERSION.of(version)
-
-
-def _read(version: OpenVersion) -> VectorIndices | None:
     try:
         section = index_section_of(version)
         if section is None:
@@ -110,9 +105,6 @@ def _read(version: OpenVersion) -> VectorIndices | None:
         if (index.index_version or 0) not in VECTORS_HOLD_ROW_IDS:
             _warn(index.name, UnsupportedFeature(f"its version is {index.index_version}"))
     return VectorIndices(version.files, coverage, indices, _warn) if indices else None
-
-
-_BY_VERSION = PerVersion(_read)
 
 
 def _warn(name: str, error: LanceError) -> None:
