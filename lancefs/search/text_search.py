@@ -16,7 +16,6 @@ from lancefs.forks import cached_property
 from lancefs.index.column_indices import BrokenSegment
 from lancefs.index.text.text_indices import TextIndices, text_indices_of
 from lancefs.printable import plural, printable
-from lancefs.scan.opening_ahead import opening_files
 from lancefs.search.best_texts import Scored, added, best, in_all, maxima, scores_in
 from lancefs.search.found_rows import FoundRows, WantedRows
 from lancefs.search.text_column import TextColumn
@@ -33,6 +32,7 @@ from lancefs.search.text_query import (
 )
 from lancefs.table.members import columns_and_members
 from lancefs.table.open_version import OpenVersion
+from lancefs.table.opening import opening_files
 
 SCORE = pa.field("_score", pa.float32())
 

@@ -12,13 +12,13 @@ from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.forks import cached_property
 from lancefs.index.vectors.distances import Metric
 from lancefs.printable import plural, printable
-from lancefs.scan.opening_ahead import opening_files
 from lancefs.scan.scanner import Filter
 from lancefs.search.best_rows import BestRows, Ranked
 from lancefs.search.exact import compare_all
 from lancefs.search.found_rows import FoundRows, WantedRows
 from lancefs.search.vector_query import VectorQuery
 from lancefs.table.open_version import OpenVersion
+from lancefs.table.opening import opening_files
 from lancefs.table.row_metadata import ROW_ID
 
 if TYPE_CHECKING:

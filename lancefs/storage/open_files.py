@@ -140,6 +140,7 @@ class LocalFile:
         path: The absolute path.
         maps: Whether the file may be mapped.
         confines: What symbolic links may lead to; None for anything.
+        version: The version of a table that the file is read for, as errors name it, if any.
 
     Attributes:
         last_use: See `SharedBudget`.
