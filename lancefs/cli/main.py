@@ -45,7 +45,8 @@ COMMANDS = {
 }
 
 _NAME = "lancefs"
-_COMPLETE = "_LANCEFS_COMPLETE"
+# The variable that the script of `lancefs completion` sets.
+COMPLETE = "_LANCEFS_COMPLETE"
 
 # What messages that name `BaseRules` mean at a prompt.
 _RULES_HINT = "; on the command line, these are --base-path OLD=NEW and --follow any"
@@ -122,10 +123,10 @@ def _hint(word: str) -> str:
         return f"it stands before the table, as in {_NAME} head {word}"
     if word == "help":
         return f"{_NAME} --help lists them"
-    from lancefs.cli import meant
+    from lancefs.cli import other_names
 
-    if word in meant.COMMANDS:
-        return f"did you mean {meant.COMMANDS[word]}?"
+    if word in other_names.COMMANDS:
+        return f"did you mean {other_names.COMMANDS[word]}?"
     return exits.nearest(word, COMMANDS)
 
 
@@ -162,9 +163,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _escape_what_is_not_encoded()
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if _COMPLETE in os.environ:  # the shell asks for completions
-            import_module("lancefs.cli.completing").register()
-            lancefs.main(words, _NAME, _COMPLETE)
+        if COMPLETE in os.environ:  # the shell asks for completions
+            import_module("lancefs.cli.commands.completion").register()
+            lancefs.main(words, _NAME, COMPLETE)
         # Not `lancefs.main`, which handles Ctrl-C and broken pipes in its own way.
         with lancefs.make_context(_NAME, words, obj=session) as ctx:
             code = lancefs.invoke(ctx)
@@ -222,10 +223,10 @@ def _usage_message(error: click.ClickException) -> str:
     where = f"{ctx.info_name}: " if ctx is not None and ctx.parent is not None else ""
     message = error.format_message()
     if isinstance(error, click.NoSuchOption) and ctx is not None:
-        from lancefs.cli import meant
+        from lancefs.cli import other_names
 
         known = [name for option in ctx.command.params for name in option.opts]
-        hint = meant.option(error.option_name, known)
+        hint = other_names.option(error.option_name, known)
         message = f"{error.message} Did you mean {hint}?" if hint else message
     return where + message[:1].lower() + message[1:]
 
