@@ -19,8 +19,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 import pytest
 from support import REPOSITORY
+
+from lancefs.cli import main
 
 # Documents whose code is run by tests of their room, which have what it needs.
 ELSEWHERE = {"duckdb.md": "tests/sql/test_duckdb_docs.py"}
@@ -121,6 +124,21 @@ def test_the_code_of_a_document_runs(
             assert is_as_said(block.code, output), output
         else:
             assert path.name in PARSED or block.language in SHOWN, block
+
+
+def test_each_option_of_the_command_line_is_documented() -> None:
+    text = (REPOSITORY / "docs" / "command-line.md").read_text("utf-8")
+    context = click.Context(main.lancefs)
+    commands = [main.lancefs.get_command(context, name) for name in main.COMMANDS]
+    lacking = {
+        f"{command.name} {'/'.join(option.opts)}"
+        for command in commands
+        if command is not None
+        for option in command.params
+        if isinstance(option, click.Option)
+        if not any(re.search(rf"(?<![\w-]){name}\b", text) for name in option.opts)
+    }
+    assert lacking == set()
 
 
 def spark_program(path: Path) -> str:
