@@ -112,6 +112,7 @@ class Coverage:
         self._rewritten: dict[int, bool] = {}  # `_may_be_rewritten`
         self._overlaid = list(_overlaid(version))
         self._fields = version.manifest.fields
+        self._complete: set[str] = set()  # ids of segments that `_check_complete` has let pass
 
     def scalar_indices(self, indices: Sequence[Index]) -> Iterator[ColumnIndex]:
         """Yield the indices that filters can be looked up in."""
@@ -173,7 +174,8 @@ class Coverage:
             entries: Rows that the whole segment holds; None where that is not known.
 
         Raises:
-            CorruptFile: The segment names a row twice, or a row that cannot be.
+            CorruptFile: The segment names a row twice, or a row that cannot be, or it holds fewer
+                rows than live in the fragments that it covers.
         """
         ordered, name = _ascending(numbers), segment.index.name
         _check_once(name, ordered)
@@ -187,6 +189,7 @@ class Coverage:
             _check_once(name, addresses)  # others may have moved to where rows are
         self._limits.check_offsets(name, addresses)
         if not self._reuse:
+            self._check_complete(segment, entries)
             self._limits.check_covered(segment, addresses, entries)
         return addresses
 
@@ -251,6 +254,23 @@ class Coverage:
         order = np.argsort(self._fragments.ids, kind="stable")
         positions = order[np.searchsorted(self._ids, segment.covered)]
         return counts[0][positions], counts[1][positions]
+
+    def _check_complete(self, segment: IndexSegment, entries: int | None) -> None:
+        """Refuse a segment with fewer rows than live in the fragments that it covers: it lacks some.
+
+        Args:
+            segment: The segment.
+            entries: Rows that it holds, with those without a value; None where that is not known.
+        """
+        if entries is None or segment.index.uuid in self._complete:
+            return
+        live = self.live_rows(segment)
+        if live is not None and entries < int(live.sum()):
+            raise CorruptFile(
+                f"the index {segment.index.name} holds {entries} rows; {int(live.sum())} live in "
+                "the fragments that it covers"
+            )
+        self._complete.add(segment.index.uuid)
 
     def has_addresses(self, segment: IndexSegment) -> bool:
         """Tell whether a segment names rows by the addresses that they have in this version."""

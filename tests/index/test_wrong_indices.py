@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyroaring
 import pytest
 from histories import OPERATIONS, SCHEMA, create
+from lance.file import LanceFileReader
 from rewriting import index_file, rewrite
 from support import rewrite_index_section
 
@@ -146,6 +147,23 @@ def test_a_planner_leaves_no_row_out_for_a_wrong_row_number(
         ranges = found.get(address >> 32, ())
         row = address & 0xFFFFFFFF
         assert ranges is None or any(start <= row < end for start, end in ranges)
+
+
+@pytest.mark.parametrize("filter", ["id = 295", "id > 280", "id = 295 OR name = 'n008é'"])
+def test_an_index_that_lacks_rows_in_all_its_files_is_not_used(
+    table: Path, filter: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = index_file(table, "id_idx", "page_data.lance")
+    rewrite(data, lambda rows: rows.slice(0, len(rows) - 20))
+    kept = LanceFileReader(str(data)).read_all().to_table()["values"]
+
+    def ending_there(rows: pa.Table) -> pa.Table:
+        return rows.set_column(1, "max", pa.array([kept[-1].as_py()], pa.int64()))
+
+    rewrite(index_file(table, "id_idx", "page_lookup.lance"), ending_there)
+    (warning,) = checked(table, [filter], caplog)
+    assert "id_idx is not used" in warning
+    assert "holds 280 rows; 300 live" in warning
 
 
 def test_a_wrong_value_is_noticed_by_a_filter_that_finds_it(
