@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.blocks import RowRange
-from lancefs.datafile.buffers import Ints, expanding
+from lancefs.datafile.buffers import Ints, expanding, reserve
 from lancefs.datafile.container import MAGIC, Container
 from lancefs.datafile.data_file import FieldReader, open_data_file
 from lancefs.datafile.fields import Field, fields_from_proto
@@ -133,6 +133,19 @@ class IndexReader:
         fields = [self._field(name) for name in names]
         with expanding(self._max_memory, len(fields)):
             return run([(self.file, self._reader.read_all(fields, part)) for part in parts])
+
+    def allow(self, size: int, stored: int) -> None:
+        """Allow memory for what values of the file expand to.
+
+        Args:
+            size: Bytes.
+            stored: Bytes of the values.
+
+        Raises:
+            MemoryLimitExceeded: It is too much.
+        """
+        with locating(self.file.url), expanding(self._max_memory, 1):
+            reserve(size, stored)
 
     def counts(self, name: str, values: pa.Array, missing: int | None = None) -> Ints:
         """Return the values of a column of whole numbers from 0 on.

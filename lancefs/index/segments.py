@@ -256,7 +256,7 @@ class Coverage:
         return counts[0][positions], counts[1][positions]
 
     def _check_complete(self, segment: IndexSegment, entries: int | None) -> None:
-        """Refuse a segment with fewer rows than live in the fragments that it covers: it lacks some.
+        """Refuse a segment with fewer rows than live in the fragments that it covers.
 
         Args:
             segment: The segment.

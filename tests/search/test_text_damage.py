@@ -168,3 +168,37 @@ def test_where_positions_have_another_type_the_texts_are_read(
     found = ours(str(path), query)
     assert sorted(found["id"].to_pylist()) == sorted(expected["id"].to_pylist())
     assert "osition" in caplog.text
+
+
+def test_positions_of_few_bytes_take_no_gigabytes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A byte of a stream stands for 128 positions, all at the beginning of a document."""
+    path = tmp_path / "t.lance"
+    texts = pa.table({"id": [0, 1], "t": ["alpha beta", "alpha beta"]})
+    write(path, texts, with_position=True)
+    (file,) = path.glob("_indices/*/*invert.lance")
+    reader = LanceFileReader(str(file))
+    metadata, table = reader.metadata().schema.metadata, reader.read_all().to_table()
+    groups = 1 << 18  # of each of two documents
+    number = _varint(128 * groups)
+    rows = table.to_pylist()
+    for row in rows:
+        row["_posting"] = [row["_posting"][0][:4] + b"\0\1" + number + number]
+        row[STREAM], row[OFFSETS] = bytes(2 * groups), [0]
+    forged = pa.Table.from_pylist(rows, schema=table.schema)
+    file.unlink()
+    with LanceFileWriter(str(file), table.schema.with_metadata(metadata)) as writer:
+        writer.write_batch(forged)
+    rewrite_index_section(path, lambda section: section.indices[0].ClearField("files"))
+    found = ours(str(path), PhraseQuery("alpha beta", "t"))
+    assert sorted(found["id"].to_pylist()) == [0, 1]
+    assert "would expand to" in caplog.text
+
+
+def _varint(number: int) -> bytes:
+    data = bytearray()
+    while number >= 128:
+        data.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*data, number])

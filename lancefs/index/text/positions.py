@@ -22,6 +22,11 @@ _LISTS = "_position"
 _PACKED, _VARINTS = "packed_delta_v1", "varint_doc_delta_v2"
 _GROUP = 128  # numbers of a packed group
 _LANES = 4
+# Bytes of a position, while the differences of positions are added up. A byte of a stream may
+# stand for a whole group.
+_POSITION_BYTES = 16
+# Blocks whose groups are found together take about as long as this many groups one by one.
+_FEW_BLOCKS = 64
 
 
 class WordPlaces(NamedTuple):
@@ -67,6 +72,7 @@ class PositionsReader:
 
         Raises:
             CorruptFile: The positions are damaged.
+            MemoryLimitExceeded: So many positions take too much memory.
         """
         starts = np.concatenate([[0], np.cumsum(frequencies, dtype=np.int64)])
         row = [(token, token + 1)]
@@ -75,9 +81,10 @@ class PositionsReader:
             deltas = self._stream(stream, offsets, starts)
         else:
             deltas = self._lists(self._reader.read([_LISTS], row)[0], frequencies)
-        sums = np.cumsum(deltas, dtype=np.int64)
-        before = np.concatenate([[0], sums])[starts[:-1]]
-        return WordPlaces(starts, sums - np.repeat(before, frequencies))
+        places = np.cumsum(deltas, dtype=np.int64)
+        before = np.concatenate([[0], places])[starts[:-1]]
+        places -= np.repeat(before, frequencies)
+        return WordPlaces(starts, places)
 
     def _stream(self, stream: pa.Array, offsets: pa.Array, starts: Ints) -> Array:
         """Return the differences of places that a stream holds, block after block."""
@@ -94,6 +101,7 @@ class PositionsReader:
         documents = len(starts) - 1
         if len(ends) - 1 != -(-documents // self._block_size) or (ends[1:] < ends[:-1]).any():
             raise CorruptFile(f"{len(ends) - 1} blocks of positions of {documents} documents")
+        self._reader.allow(_POSITION_BYTES * int(starts[-1]), len(data))
         counts = np.diff(starts[np.minimum(np.arange(len(ends)) * self._block_size, documents)])
         decode = _packed if codec == _PACKED else _only_varints
         return decode(data, ends[:-1], ends[1:], counts)
@@ -135,12 +143,35 @@ def _only_varints(data: Array, starts: Ints, ends: Ints, counts: Ints) -> Array:
 def _packed(data: Array, starts: Ints, ends: Ints, counts: Ints) -> Array:
     """Return the numbers of blocks in packed groups, and the rest of each; see `_only_varints`.
 
-    The width of a group tells where the next one begins: the groups of all blocks are found
-    together, first those that are first in their blocks.
+    The width of a group tells where the next one begins.
     """
     groups, rests = np.divmod(counts, _GROUP)
     if (groups + rests > ends - starts).any():  # each takes a byte or more
         raise CorruptFile("a block of positions is too short")
+    find = _group_by_group if groups.sum() < _FEW_BLOCKS * groups.max(initial=0) else _at_once
+    places, widths, at = find(data, starts, ends, groups)
+    if (at > ends).any():
+        raise CorruptFile("a block of positions is too short")
+    found = np.empty(int(counts.sum()), np.uint32)
+    kinds = np.tile(np.array([False, True]), len(counts))
+    is_rest = np.repeat(kinds, np.column_stack((groups * _GROUP, rests)).reshape(-1))
+    found[is_rest] = _only_varints(data, at, ends, rests)
+    found[~is_rest] = unpack_lanes(data, places, widths, _LANES).reshape(-1)
+    return found
+
+
+def _at_once(data: Array, starts: Ints, ends: Ints, groups: Ints) -> tuple[Ints, Ints, Ints]:
+    """Find the groups of all blocks together, first those that are first in their blocks.
+
+    Args:
+        data: The bytes that hold the blocks.
+        starts: Where each block begins.
+        ends: Where each block ends.
+        groups: How many groups each block has.
+
+    Returns:
+        Where each group begins, and its width; where the groups of each block end.
+    """
     firsts = np.cumsum(groups) - groups
     places, widths = np.empty(int(groups.sum()), np.int64), np.empty(int(groups.sum()), np.int64)
     at = starts.copy()
@@ -151,14 +182,22 @@ def _packed(data: Array, starts: Ints, ends: Ints, counts: Ints) -> Array:
         width = data[at[own]].astype(np.int64)
         places[firsts[own] + number], widths[firsts[own] + number] = at[own] + 1, width
         at[own] += 1 + width * _LANES * 4
-        if (at[own] > ends[own]).any():
-            raise CorruptFile("a block of positions is too short")
-    found = np.empty(int(counts.sum()), np.uint32)
-    kinds = np.tile(np.array([False, True]), len(counts))
-    is_rest = np.repeat(kinds, np.column_stack((groups * _GROUP, rests)).reshape(-1))
-    found[is_rest] = _only_varints(data, at, ends, rests)
-    found[~is_rest] = unpack_lanes(data, places, widths, _LANES).reshape(-1)
-    return found
+    return places, widths, at
+
+
+def _group_by_group(data: Array, starts: Ints, ends: Ints, groups: Ints) -> tuple[Ints, Ints, Ints]:
+    """Do what `_at_once` does, quicker where few blocks have many groups."""
+    places, widths, behind = [], [], []
+    for start, end, count in zip(starts.tolist(), ends.tolist(), groups.tolist(), strict=True):
+        block, at = data[start:end].tobytes(), 0
+        for _ in range(count):
+            if at >= len(block):
+                raise CorruptFile("a block of positions is too short")
+            places.append(start + at + 1)
+            widths.append(block[at])
+            at += 1 + block[at] * _LANES * 4
+        behind.append(start + at)
+    return np.array(places, np.int64), np.array(widths, np.int64), np.array(behind, np.int64)
 
 
 def _blocks_of(lists: pa.Array) -> pa.ListArray:
