@@ -84,7 +84,7 @@ class ZoneMap(Zones):
         if pa.types.is_floating(self.data_type):
             is_nan = np.isnan(self._lows) | np.isnan(self._highs)
             self._is_open[np.flatnonzero(self._known)[is_nan]] = True
-        elif (self._lows > self._highs).any():
+        if (self._lows > self._highs).any():  # NaN is neither
             raise self._file.damage("a zone ends before it begins")
 
     def _overlapping(self, intervals: Sequence[KeyInterval]) -> Mask:

@@ -313,6 +313,22 @@ def test_zones_that_cannot_be_are_not_used(
     assert says in warning
 
 
+def test_a_zone_of_floats_that_ends_before_it_begins_is_not_used(
+    table: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where other zones have NaN, whose bounds say nothing."""
+
+    def changed(rows: pa.Table) -> pa.Table:
+        least = rows["min"].to_pylist()
+        at = next(at for at, nans in enumerate(rows["nan_count"].to_pylist()) if not nans)
+        values = pa.array([*least[:at], 3e38, *least[at + 1 :]], pa.float32())
+        return rows.set_column(0, "min", values)
+
+    rewrite(index_file(table, "ratio_idx", "zonemap.lance"), changed)
+    (warning,) = checked(table, ["ratio < 3", "ratio = 2.5", "ratio >= 0"], caplog)
+    assert "ends before it begins" in warning
+
+
 @pytest.mark.parametrize(
     "value",
     ["x", 1.5, float("nan"), -1, 2**64 - 1, True, None, b"", [1], {"a": 1}],
