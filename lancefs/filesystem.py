@@ -12,6 +12,7 @@ import os
 import pickle
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import accumulate
 from typing import Any
 from uuid import uuid4
 
@@ -513,15 +514,20 @@ class LanceFileSystem(ReadOnlyFileSystem):
         if self._is_rooted and ".." in parts:
             raise NoSuchPath(f"{path}: a path cannot lead out of the directory that it begins in")
         tops = range(0 if self._is_rooted else 1, len(parts) + 1)
-        roots = {position: self._full(path, parts[:position]) for position in tops}
-        known = [position for position, root in roots.items() if root in self._opened.tables]
+        # The paths of all directories on the way are made one by one, and from one text: of a path
+        # of thousands of parts, which any client of a server may send, they would be gigabytes.
+        below, ends = "/".join(parts), [0, *accumulate(len(part) + 1 for part in parts)]
+        tables = self._opened.tables
+        known = [
+            position for position in tops if self._full(path, below[: ends[position]]) in tables
+        ]
         for position in known or tops:
-            table = self._table(roots[position], parts[position:])
+            top = below[: ends[position]].rstrip("/")
+            table = self._table(self._full(path, top), parts[position:])
             if table is not None:
-                top = "/".join(parts[:position])
                 top = f"/{top}" if path.startswith("/") else top
                 return Location(tree.find(table, parts[position:]), table, top)
-        folder = Folder(self.fs, self._full(path, parts))
+        folder = Folder(self.fs, self._full(path, below))
         if not folder.exists():
             raise self._not_found(path, parts)
         return Location(folder, None, path)
@@ -549,9 +555,14 @@ class LanceFileSystem(ReadOnlyFileSystem):
         self._opened.tables.add(root)
         return table
 
-    def _full(self, path: str, parts: Sequence[str]) -> str:
-        """Return the path of the first components of a path in the spelling of `fs`."""
-        below = "/".join(parts)
+    def _full(self, path: str, below: str) -> str:
+        """Return the path of the first components of a path in the spelling of `fs`.
+
+        Args:
+            path: The path.
+            below: The components, joined; a slash may follow them.
+        """
+        below = below.rstrip("/")
         if self._is_rooted:
             return f"{self.root}/{below}" if below else self.root
         return str(self.fs._strip_protocol(f"/{below}" if path.startswith("/") else below))
@@ -559,12 +570,12 @@ class LanceFileSystem(ReadOnlyFileSystem):
     def _not_found(self, path: str, parts: Sequence[str]) -> FileNotFoundError:
         """Return the error for a path without a table: how far the path exists, and what does."""
         for position in range(len(parts) - 1, -1, -1):
-            folder = Folder(self.fs, self._full(path, parts[:position]))
+            folder = Folder(self.fs, self._full(path, "/".join(parts[:position])))
             if parts[position] in tree.Root.NAMES:
                 return _no_table(Store(self.fs, folder.path))
             if folder.exists():
                 return NoSuchPath(tree.missing(folder.url, folder, parts[position]))
-        return _no_table(Store(self.fs, self._full(path, parts)))
+        return _no_table(Store(self.fs, self._full(path, "/".join(parts))))
 
 
 def _identity(fs: fsspec.AbstractFileSystem) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import fsspec
@@ -160,3 +161,17 @@ def test_an_unknown_option_is_a_type_error() -> None:
 def test_a_table_with_a_version_says_how_files_name_versions(shared_table: str) -> None:
     with pytest.raises(NotALanceTable, match=r"version is lance://versions/7.arrow::t.lance$"):
         fsspec.open(f"lance://latest.arrow::{shared_table}@v2").open()
+
+
+def test_a_path_of_thousands_of_parts_takes_little_memory(fs: LanceFileSystem) -> None:
+    """Any client of a server may ask for one."""
+    path = "/".join(["a"] * 10_000)
+    assert not fs.isdir("a")  # the table is known now
+    tracemalloc.start()
+    try:
+        assert not fs.isdir(path)
+        with pytest.raises(NoSuchPath, match="no 'a'"):
+            fs.open(path)
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
