@@ -470,6 +470,9 @@ class CacheByFields(Generic[T]):
         # By the objects, which stay alive. Columns with the same ids may be read as other types.
         self._kept: dict[int, tuple[Sequence[Field], T]] = {}
 
+    def __len__(self) -> int:
+        return len(self._kept)
+
     def find(self, fields: Sequence[Field]) -> tuple[Sequence[Field], T] | None:
         """Return some columns, at least one, with what is kept of them; None if nothing is."""
         known = self._kept.get(_hash_of(fields))

@@ -147,6 +147,21 @@ class _CachedLeafMetadata(CachedMetadata):
         self.asked = deque[_Asked](maxlen=_MAX_ASKED)
         self.planned: tuple[Sequence[LeafField], Sequence[_PlannedLeaf]] = (), ()
         self.plain = CacheByFields[PlainColumns | None]()
+        self._unchecked = 0  # what came to `plain` since its bytes were added up
+
+    def keep_plain(self, fields: Sequence[Field], columns: PlainColumns | None) -> None:
+        """Keep which of some fields are plain, and forget all others if these take much memory.
+
+        Args:
+            fields: The fields, at least one.
+            columns: Those that are plain; None where none is.
+        """
+        self._unchecked += 1
+        if self._unchecked * 8 > len(self.plain):  # added up for each of many columns, it is slow
+            self._unchecked = 0
+            if self.table_bytes > _MAX_TABLES:
+                self.plain.clear()
+        self.plain.put(fields, columns)
 
     @property
     def table_bytes(self) -> int:
@@ -350,9 +365,7 @@ class StructuralReader(PointReader):
         )
         planned = [self._plain_leaves(own) for own in leaves]
         columns = PlainColumns(fields, planned) if any(planned) else None
-        if self._cached_metadata.table_bytes > _MAX_TABLES:
-            self._cached_metadata.plain.clear()
-        self._cached_metadata.plain.put(fields, columns)
+        self._cached_metadata.keep_plain(fields, columns)
         return columns
 
     def _plain_leaves(self, leaves: Sequence[LeafField]) -> Sequence[_PlannedLeaf]:
