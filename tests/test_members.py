@@ -228,6 +228,33 @@ def test_packed_structs_and_blobs_have_members_too(tmp_path: Path) -> None:
     assert sizes == list(range(50))
 
 
+@pytest.mark.parametrize("version", ["2.2", "2.3"])
+def test_structs_inside_of_packed_structs_are_read_whole_and_by_member(
+    tmp_path: Path, version: str
+) -> None:
+    deep = pa.struct([("u", pa.int8()), ("v", pa.string())])
+    kind = pa.struct([("n", pa.int32()), ("a", pa.struct([("x", pa.int64()), ("deep", deep)]))])
+    rows = [
+        {"n": i, "a": {"x": 2 * i, "deep": {"u": i % 7, "v": f"text {i}"}}} for i in range(2000)
+    ]
+    field = pa.field("p", kind, metadata={"lance-encoding:packed": "true"})
+    table = pa.table([pa.array(rows, kind)], schema=pa.schema([field]))
+    lance.write_dataset(table, tmp_path / "t.lance", data_storage_version=version)
+    dataset = lancefs.open(tmp_path / "t.lance")
+    assert dataset.to_table() == table
+    assert dataset.take([1999, 3])["p"].to_pylist() == [rows[1999], rows[3]]
+    for name in ("p.a.x", "p.a.deep.u", "p.a.deep.v"):
+        _, *path = name.split(".")
+        expected = pc.struct_field(table["p"], path).to_pylist()
+        assert dataset.to_table(columns=[name])[name].to_pylist() == expected
+    assert dataset.count_rows("p.a.deep.v = 'text 7'") == 1
+    assert dataset.count_rows("p.a.deep.u is null") == 0
+    lance.dataset(tmp_path / "t.lance").drop_columns(["p.a.deep.u"])
+    for row in rows:
+        del row["a"]["deep"]["u"]
+    assert lancefs.open(tmp_path / "t.lance").to_table()["p"].to_pylist() == rows
+
+
 def test_a_column_with_a_dot_in_its_name_is_no_member(tmp_path: Path) -> None:
     """pylance does not write such a name, other writers may."""
     path = tmp_path / "t.lance"

@@ -31,13 +31,15 @@ def stored_field(container: Container, field: Field) -> Field:
         CorruptFile: The file's schema is damaged.
     """
     messages = []
-    for message in container.descriptor().schema.fields:
+    known = {field.id}
+    for message in container.descriptor().schema.fields:  # parents come before their children
         if message.id == field.id:
             top = schema_pb2.Field()
             top.CopyFrom(message)
             top.parent_id = -1  # its parents do not matter here
             messages.append(top)
-        elif message.parent_id == field.id:
+        elif message.parent_id in known:
+            known.add(message.id)
             messages.append(message)
     with locating(container.file.url, "schema"):
         stored = fields_from_proto(messages)
@@ -56,14 +58,19 @@ def without_dropped(rows: pa.StructArray, stored: Field, field: Field) -> pa.Str
         CorruptFile: The two schemas disagree about the type of a member; it is named.
     """
     positions = {member.id: index for index, member in enumerate(stored.children)}
+    members = list[pa.Array]()
     for member in field.children:
-        own, other = rows.field(positions[member.id]).type, member.storage_type
-        if own != other:
+        position = positions[member.id]
+        values, own = rows.field(position), stored.children[position]
+        if own.logical_type == member.logical_type == "struct" and _ids(own) >= _ids(member):
+            values = without_dropped(values, own, member)
+        if values.type != member.storage_type:
             raise CorruptFile(
-                f"column {field.name!r}: its member {member.name!r} is of the type {own} in the "
-                f"data file, which the schema of the table says is {other}; one of them is damaged"
+                f"column {field.name!r}: its member {member.name!r} is of the type {values.type} "
+                f"in the data file, which the schema of the table says is {member.storage_type}; "
+                "one of them is damaged"
             )
-    members = [rows.field(positions[member.id]) for member in field.children]
+        members.append(values)
     return pa.Array.from_buffers(
         field.storage_type, len(rows), rows.buffers()[:1], rows.null_count, rows.offset, members
     )

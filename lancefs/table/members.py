@@ -113,8 +113,10 @@ def taken_out(array: pa.Array, field: Field) -> pa.Array:
         array: Values of `stored(field)`.
         field: The column.
     """
+    is_whole = False  # what a packed struct holds is read whole, however deep
     for struct, member in pairwise(field.way):
-        ids = [child.id for child in struct.children] if struct.is_packed else [member.id]
+        is_whole = is_whole or struct.is_packed
+        ids = [child.id for child in struct.children] if is_whole else [member.id]
         array = array.flatten()[ids.index(member.id)]
     return array
 
