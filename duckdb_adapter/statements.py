@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from duckdb_adapter.identifiers import literal, quoted
@@ -47,6 +48,19 @@ def kind_of(statement: Any) -> str:
 def begins_transaction(statement: Any) -> bool:
     """Whether a statement of the type TRANSACTION begins one, and does not end it."""
     return re.match(_BEGIN, statement.query) is not None
+
+
+def are_made_at_once(statements: Sequence[Any]) -> bool:
+    """Whether statements are those that DuckDB makes of one, to be run in one transaction.
+
+    `CREATE TABLE … AS PIVOT … ON c` of DuckDB 1.5 first asks for the values of the column. The
+    first and the last of these statements are about the transaction, and none has a text.
+    """
+    return (
+        len(statements) > 2
+        and not any(statement.query for statement in statements)
+        and {kind_of(statements[0]), kind_of(statements[-1])} <= {"TRANSACTION", "SET"}
+    )
 
 
 def target_of(statement: Any) -> list[str]:

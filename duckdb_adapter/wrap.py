@@ -32,6 +32,7 @@ from duckdb_adapter.scopes import Scope, unknown_names
 from duckdb_adapter.secrets import SecretStorage
 from duckdb_adapter.statements import (
     alias_advice,
+    are_made_at_once,
     begins_transaction,
     created_table,
     is_refused_change,
@@ -223,12 +224,42 @@ class LanceConnection:
             caller: The code whose variables are tables as well.
         """
         statements = self._connection.extract_statements(query) if isinstance(query, str) else []
-        for statement in statements[:-1]:
-            self._run_statement("execute", statement, (), {}, caller)
         # A text is not parsed a second time; its statement says what it is.
         last = statements[-1] if statements else query
+        if are_made_at_once(statements):
+            return self._run_at_once(method, statements, args, kwargs, caller)
+        for statement in statements[:-1]:
+            self._run_statement("execute", statement, (), {}, caller)
         if len(statements) < 2:
             return self._run_statement(method, last, args, kwargs, caller, query)
+        return self._run_statement(method, last, args, kwargs, caller)
+
+    def _run_at_once(
+        self, method: str, statements: Any, args: Any, kwargs: Any, caller: FrameType
+    ) -> Any:
+        """Run statements that DuckDB makes of one, all of them or none.
+
+        In a transaction that is begun here, or in the one that is open: DuckDB would give up its
+        own at the first name that it does not know.
+
+        Args:
+            method: The method of the connection that runs the last one.
+            statements: The statements, see `are_made_at_once`.
+            args: Further arguments of the method.
+            kwargs: Those that are given by name.
+            caller: The code whose variables are tables as well.
+        """
+        first, *others, last = statements
+        begins = kind_of(first) == "TRANSACTION"
+        if begins:
+            self.begin()
+        try:
+            for statement in others:
+                self._run_statement("execute", statement, (), {}, caller)
+        except BaseException:
+            if begins:
+                self.rollback()
+            raise
         return self._run_statement(method, last, args, kwargs, caller)
 
     def _run_statement(

@@ -66,3 +66,27 @@ def test_installed_names_are_not_changed_either(table: str) -> None:
         with pytest.raises(duckdb.Error):
             con.execute(change.format(table))
     assert con.execute(f"SELECT count(*) FROM '{table}'").fetchone() == (1191,)
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_pivot_makes_a_table_and_leaves_the_transaction_as_it_was(
+    con: Any, table: str, is_open: bool
+) -> None:
+    """DuckDB makes several statements of it, which ask for the values of the column first."""
+    pivot = f"PIVOT '{table}' ON tea USING sum(quantity) GROUP BY city ORDER BY city"
+    expected = con.execute(pivot).fetchall()
+    if is_open:
+        con.execute("BEGIN")
+        con.execute("CREATE TABLE earlier AS SELECT 1 AS a")
+    con.execute(f"CREATE TABLE mine AS {pivot}")
+    con.execute(f"INSERT INTO mine {pivot}")
+    assert con.execute("SELECT DISTINCT * FROM mine ORDER BY city").fetchall() == expected
+    assert con.execute("SELECT count(*) FROM mine").fetchone() == (2 * len(expected),)
+    if is_open:
+        con.execute("ROLLBACK")
+        assert con.execute("SHOW TABLES").fetchall() == []
+    failing = f"PIVOT '{table}' ON tea USING sum(city::INT) GROUP BY city"
+    with pytest.raises(duckdb.ConversionException):
+        con.execute(f"CREATE TABLE other AS {failing}")
+    assert ("other",) not in con.execute("SHOW TABLES").fetchall()
+    con.execute("BEGIN")
