@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.arrays import mask_of
-from lancefs.datafile.buffers import Ints, Mask
+from lancefs.datafile.buffers import Ints, Mask, UInts
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest, KeyInterval
 from lancefs.index.sort_keys import has_byte_keys, is_stored_number
@@ -32,8 +32,13 @@ _SALTS = np.array(
     np.uint32,
 )
 _BLOCK = 32  # bytes
-# Most values of a condition that are looked up: nearly every zone has one of a longer list.
-_MAX_VALUES = 64
+_HALF = np.uint64(32)
+# Values of a condition that are looked up, at least, and as a share of the zones: of a longer list,
+# most zones have one.
+_FEW_VALUES = 64
+_VALUES_SHARE = 1 / 2
+# Filters that are tested for a value each, together.
+_TESTS_AT_ONCE = 1024 * 1024
 # Bloom filters of up to `_KEPT_BYTES` stay in memory; larger ones are read in parts.
 _KEPT_BYTES = 32 * 1024 * 1024
 _BYTES_AT_ONCE = 8 * 1024 * 1024
@@ -69,12 +74,15 @@ class BloomFilter(Zones):
 
     def pages_for(self, test: ColumnTest) -> Ints | None:
         """Return the zones that may hold values that pass a test; None if it has no answer."""
-        values = None if test.intervals is None else _values_of(test.intervals, test.data_type)
+        values = None
+        if test.intervals is not None:
+            most = max(_FEW_VALUES, int(_VALUES_SHARE * len(self._starts)))
+            values = _values_of(test.intervals, test.data_type, most)
         if values is None or not self._is_worth(values, test.data_type):
             return None
         wanted = np.zeros(len(self._starts), np.bool_)
         if values:
-            hashes = [xxh64(value) for value in values]
+            hashes = np.array([xxh64(value) for value in values], np.uint64)
             for first, filters in self._filters():
                 wanted[first : first + len(filters)] = self._may_hold(filters, hashes)
         if test.keeps_null:
@@ -101,25 +109,47 @@ class BloomFilter(Zones):
                 (filters,) = self._file.read(["bloom_filter_data"], rows)
                 yield first, filters
 
-    def _may_hold(self, filters: pa.Array, hashes: Sequence[int]) -> Mask:
+    def _may_hold(self, filters: pa.Array, hashes: UInts) -> Mask:
         """Return which filters have all bits of one of some hashes."""
         if not pa.types.is_binary(filters.type) or filters.null_count:
             raise self._file.damage("a filter for each zone was expected")
         ends = _offsets_of(filters)
-        starts, sizes = ends[:-1], np.diff(ends)
+        sizes = np.diff(ends)
         if (sizes <= 0).any() or (sizes % _BLOCK).any():
             raise self._file.damage("a filter that does not consist of blocks")
-        data = np.frombuffer(filters.buffers()[2], np.uint8)
+        # No filter is cut, so that each begins at a multiple of blocks after the first one.
+        words = np.frombuffer(filters.buffers()[2], "<u4", (ends[-1] - ends[0]) // 4, ends[0])
+        firsts = (ends[:-1] - ends[0]) // 4
         blocks = (sizes // _BLOCK).astype(np.uint64)
         found = np.zeros(len(filters), np.bool_)
-        for number in hashes:
-            at = (np.uint64(number >> 32) * blocks) >> np.uint64(32)
-            places = starts + at.astype(np.int64) * _BLOCK
-            words = data[places[:, np.newaxis] + np.arange(_BLOCK)].view("<u4")
-            shifts = (np.uint32(number & 0xFFFFFFFF) * _SALTS) >> np.uint32(27)
-            bits = np.uint32(1) << shifts
-            found |= ((words & bits) == bits).all(axis=1)
+        step = max(_TESTS_AT_ONCE // max(len(filters), 1), 1)
+        for start in range(0, len(hashes), step):
+            found |= _have_bits(words, firsts, blocks, hashes[start : start + step])
         return found
+
+
+def _have_bits(words: UInts, firsts: Ints, blocks: UInts, hashes: UInts) -> Mask:
+    """Return which filters have all bits of one of some hashes.
+
+    Args:
+        words: The words of all filters.
+        firsts: The first word of each filter.
+        blocks: How many blocks each filter has.
+        hashes: The hashes.
+    """
+    at = ((hashes >> _HALF)[:, np.newaxis] * blocks) >> _HALF
+    places = firsts + at.astype(np.int64) * len(_SALTS)
+    low = (hashes & np.uint64(0xFFFFFFFF)).astype(np.uint32)[:, np.newaxis]
+    bits = np.uint32(1) << ((low * _SALTS) >> np.uint32(27))
+    # Of most filters the first word tells that they lack a value.
+    value, zone = np.nonzero(words[places] & bits[:, :1])
+    places = places[value, zone]
+    for word in range(1, len(_SALTS)):
+        has_bit = np.flatnonzero(words[places + word] & bits[value, word])
+        value, zone, places = value[has_bit], zone[has_bit], places[has_bit]
+    found = np.zeros(len(firsts), np.bool_)
+    found[zone] = True
+    return found
 
 
 def _offsets_of(array: pa.Array) -> Ints:
@@ -129,17 +159,20 @@ def _offsets_of(array: pa.Array) -> Ints:
     return own
 
 
-def _values_of(intervals: Sequence[KeyInterval], data_type: pa.DataType) -> list[bytes] | None:
-    """Return values of a column as their hashes take them; None for more than some values.
+def _values_of(
+    intervals: Sequence[KeyInterval], data_type: pa.DataType, most: int
+) -> list[bytes] | None:
+    """Return values of a column as their hashes take them; None for more than `most` values.
 
     Args:
         intervals: The sort keys of the values.
         data_type: Type of the column.
+        most: Number of values.
     """
     if any(low is None or high is None or low != high for low, high in intervals):
         return None
     keys = list(dict.fromkeys(low for low, _ in intervals))
-    if len(keys) > _MAX_VALUES:
+    if len(keys) > most:
         return None
     if has_byte_keys(data_type):
         return keys

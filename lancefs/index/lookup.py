@@ -42,6 +42,8 @@ logger = get_logger(__name__)
 _READ_SHARE = 1 / 3
 _PASSED_SHARE = 1 / 10
 _RANGES_SHARE = 1 / 32
+# The same for rows that come in zones: these are read as they lie in the table.
+_ZONES_SHARE = 1 / 2
 # Least rows of an index from which it is estimated how scattered the others are.
 _SAMPLED_ROWS = 1024
 # Rows and ranges that are looked up however small the table is.
@@ -180,8 +182,11 @@ class TableIndices(ColumnIndices):
     def max_read_of(self, opened: OpenSegment, test: ColumnTest) -> int:
         """Return how many rows of a segment are read quicker for a test than a table is scanned.
 
-        Single values are looked for in the pages of a BTREE, whose other rows are not tested.
+        Single values are looked for in the pages of a BTREE, whose other rows are not tested. Zones
+        are read as they lie in the table, however many rows they have.
         """
+        if isinstance(opened, Zones):
+            return max(int(_ZONES_SHARE * self._rows), _SMALL_ROWS)
         is_quick = isinstance(opened, BTree) and opened.is_cheap and _is_of_values(test)
         return self.most(1, _SMALL_ROWS) if is_quick else self.max_read
 
@@ -434,21 +439,30 @@ class _Query:
         found: list[tuple[IndexSegment, RowSet]] = []
         for segment, opened, pages in plan.segments:
             try:
-                numbers = opened.find(pages, test, most)
-                if isinstance(opened, Zones):
-                    self._indices.check_zones(segment, opened)
-                if numbers is None:
+                rows = self._read_segment(segment, opened, pages, test, most)
+                if rows is None:
                     self.notes.append(f"index {name}: more than {most:,} rows are scanned quicker")
                     return None
-                rows = self._indices.coverage.rows_of(segment, numbers, opened.entries)
             except UnfitTest:  # the scan says so, if such a row is left
                 return None
             except BROKEN as error:
                 self._indices.give_up(segment, error)
                 continue
             found.append((segment, rows))
-            most -= rows.num_rows
+            most -= 0 if isinstance(opened, Zones) else rows.num_rows
         return found
+
+    def _read_segment(
+        self, segment: IndexSegment, opened: OpenSegment, pages: Ints, test: ColumnTest, most: int
+    ) -> RowSet | None:
+        """Return the rows that a segment names; None for more than `most` that are named singly."""
+        coverage = self._indices.coverage
+        if isinstance(opened, Zones):
+            self._indices.check_zones(segment, opened)
+            if coverage.has_addresses(segment):
+                return coverage.rows_of_ranges(segment, *opened.ranges_of(pages))
+        numbers = opened.find(pages, test, most)
+        return None if numbers is None else coverage.rows_of(segment, numbers, opened.entries)
 
     def _plan(self, test: ColumnTest) -> Plan | None:
         """Return the plan that reads the fewest rows for a test; None where no index helps."""

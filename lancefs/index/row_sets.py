@@ -129,7 +129,7 @@ def union(sets: Sequence[RowSet]) -> RowSet:
     covered = sets[0].covered
     for one in sets[1:]:
         covered = np.intersect1d(covered, one.covered, assume_unique=True)
-    return _overlaps([one.within(covered) for one in sets], covered, 1)
+    return _merged([one.within(covered) for one in sets], covered)
 
 
 def join(sets: Sequence[RowSet]) -> RowSet:
@@ -137,25 +137,43 @@ def join(sets: Sequence[RowSet]) -> RowSet:
     if len(sets) == 1:
         return sets[0]
     covered = np.unique(np.concatenate([one.covered for one in sets]))
-    return _overlaps(sets, covered, 1)
+    return _merged(sets, covered)
 
 
 def intersection(left: RowSet, right: RowSet) -> RowSet:
     """Return the rows of both sets; in a fragment that one set covers, the rows of that one."""
     both = np.intersect1d(left.covered, right.covered, assume_unique=True)
-    common = _overlaps([left.within(both), right.within(both)], both, 2)
+    common = _common(left.within(both), right.within(both), both)
+    if len(both) == len(left.covered) == len(right.covered):
+        return common
     return join([common, left.without(both), right.without(both)])
 
 
-def _overlaps(sets: Sequence[RowSet], covered: Ints, depth: int) -> RowSet:
-    """Return the rows that are in so many of some sets, at least."""
+def _common(left: RowSet, right: RowSet, covered: Ints) -> RowSet:
+    """Return the rows that are in both of two sets."""
+    few, many = (left, right) if len(left.starts) <= len(right.starts) else (right, left)
+    firsts = many.ends.searchsorted(few.starts, "right")
+    counts = np.maximum(many.starts.searchsorted(few.ends, "left") - firsts, 0)
+    own = np.flatnonzero(counts)
+    if len(own) == len(counts) and (counts == 1).all():
+        ours, theirs = own, firsts
+    else:
+        counts = counts[own]
+        ours = np.repeat(own, counts)
+        within = np.arange(len(ours)) - np.repeat(np.cumsum(counts) - counts, counts)
+        theirs = np.repeat(firsts[own], counts) + within
+    starts = np.maximum(few.starts[ours], many.starts[theirs])
+    ends = np.minimum(few.ends[ours], many.ends[theirs])
+    return RowSet(covered, starts, ends)
+
+
+def _merged(sets: Sequence[RowSet], covered: Ints) -> RowSet:
+    """Return the rows that are in any of some sets; ranges that touch become one."""
     starts = np.concatenate([one.starts for one in sets])
-    ends = np.concatenate([one.ends for one in sets])
-    edges = np.concatenate([starts, ends])
-    steps = np.repeat(np.array([1, -1], np.int64), [len(starts), len(ends)])
-    order = np.lexsort((-steps, edges))  # of equal edges, starts come first: ranges that touch join
-    edges, deep = edges[order], np.cumsum(steps[order]) >= depth
-    changes = np.flatnonzero(np.diff(deep, prepend=False))
-    firsts, lasts = edges[changes[::2]], edges[changes[1::2]]
-    filled = firsts < lasts
-    return RowSet(covered, firsts[filled], lasts[filled])
+    order = starts.argsort(kind="stable")  # quick for the ordered starts of few sets
+    starts, ends = starts[order], np.concatenate([one.ends for one in sets])[order]
+    if not len(starts):
+        return RowSet(covered, starts, ends)
+    reached = np.maximum.accumulate(ends)
+    begins = np.append(True, starts[1:] > reached[:-1])
+    return RowSet(covered, starts[begins], reached[np.append(begins[1:], True)])

@@ -163,6 +163,25 @@ class Coverage:
         """
         return of_addresses(self.addresses_of(segment, numbers, entries), segment.covered)
 
+    def rows_of_ranges(self, segment: IndexSegment, starts: UInts, ends: UInts) -> RowSet:
+        """Return the rows of this version in ranges of addresses that a segment names.
+
+        Args:
+            segment: The segment, which has addresses.
+            starts: The first address of each range, ascending.
+            ends: The address after the last one of each range; ranges are disjoint.
+
+        Raises:
+            CorruptFile: The segment names a row that cannot be.
+        """
+        name, last = segment.index.name, ends - np.uint64(1)
+        self._limits.check_fragments(name, last)
+        self._limits.check_offsets(name, last)
+        own = is_among(fragments_of(starts), segment.covered)
+        if (fragments_of(starts) != fragments_of(last)).any():
+            raise CorruptFile(f"the index {name} names a range of rows of two fragments")
+        return RowSet(segment.covered, starts[own], ends[own])
+
     def addresses_of(self, segment: IndexSegment, numbers: UInts, entries: int | None) -> UInts:
         """Return the addresses of rows that a segment names, ascending.
 

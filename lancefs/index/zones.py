@@ -82,6 +82,17 @@ class Zones(ABC):
         ]
         return np.concatenate([np.empty(0, np.uint64), *parts])
 
+    def ranges_of(self, pages: Ints) -> tuple[UInts, UInts]:
+        """Return the addresses of the rows of zones, as ascending ranges: their starts and ends."""
+        pages = pages[self._lengths[pages] > 0]
+        starts = self._starts[pages]
+        ends = starts + self._lengths[pages].astype(np.uint64)
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], ends[order]
+        begins = np.ones(len(starts), np.bool_)
+        begins[1:] = starts[1:] != ends[:-1]
+        return starts[begins], ends[np.append(begins[1:], True)[: len(ends)]]
+
     def check_fragments(self, covered: Ints, live_rows: Ints) -> None:
         """Check that zones have all live rows of some fragments.
 

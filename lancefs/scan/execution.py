@@ -25,7 +25,7 @@ from lancefs.scan.index_claims import WrongIndex
 from lancefs.scan.mapped_memory import Mapped
 from lancefs.scan.morsel_reader import MorselReader
 from lancefs.scan.morsels import DecodedMorsel, Morsel
-from lancefs.scan.named_rows import fits, read_named
+from lancefs.scan.named_rows import are_zones, fits, narrowed, read_named
 from lancefs.scan.pace import Pace
 from lancefs.scan.planning import ScanPlan
 from lancefs.scan.request import ScanRequest
@@ -224,14 +224,21 @@ class Scan:
         most = min(request.settings.few_candidates, request.batch_rows)
         if request.limit is not None:
             most = min(most, request.offset + request.limit)
-        if not fits(candidates, most):
+        answer = self._plan.answer
+        are_few = fits(candidates, most)
+        are_tested = not are_few and request.limit is None and answer and not answer.claims
+        if not (are_few or (are_tested and are_zones(candidates))):
             return None
         positions = positions_of(request.fragments, candidates.keys())
         fragments = [request.fragments[position] for position in positions]
         named = [(each, candidates[each.fragment.id] or ()) for each in fragments]
         if named and not named[0][0].is_local:
             return None  # their requests have to be under way together
-        answer = self._plan.answer
+        if not are_few:
+            passing = narrowed(self._plain_reader, request.filter, named, most)
+            if passing is None:
+                return None
+            named = passing
         claims_in = _no_claims if answer is None else answer.claims_in
         found = read_named(self._plain_reader, request.filter, named, claims_in, request.batch_rows)
         if found is not None:

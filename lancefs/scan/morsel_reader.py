@@ -20,7 +20,7 @@ from lancefs.datafile.buffers import SCAN_MEMORY, Ints, TooLarge, expanding, lim
 from lancefs.datafile.fields import Field
 from lancefs.datafile.logical_types import is_list
 from lancefs.datafile.masks import is_of_bytes
-from lancefs.datafile.row_ranges import RowRanges, as_ranges, count_rows
+from lancefs.datafile.row_ranges import RowRanges, as_ranges, count_rows, is_among, rows_of
 from lancefs.datafile.validity import validity_array
 from lancefs.forks import cached_property
 from lancefs.scan.batch_schema import schema_of
@@ -279,6 +279,34 @@ class MorselReader:
         for id in columns.keys() & request.forms.dictionary:
             columns[id] = columns[id].dictionary_encode()
         return self._batch(source, columns, int(np.count_nonzero(passed)))
+
+    def passing(
+        self, fragment: FragmentReader, condition: Condition, ranges: Sequence[RowRange]
+    ) -> Ints:
+        """Return the offsets of the live rows in some ranges that pass the filter.
+
+        Args:
+            fragment: A fragment.
+            condition: The filter.
+            ranges: Ranges of its rows, ascending and disjoint.
+
+        Raises:
+            TooLarge: The rows have more bytes than a morsel may have.
+            LanceError: As `read` does.
+        """
+        request, settings = self.request, self.request.settings
+        offsets, deleted = rows_of(ranges), fragment.deleted
+        offsets = offsets[: offsets.searchsorted(fragment.physical_rows)]
+        live = ~is_among(offsets, deleted) if len(deleted) else None
+        most = settings.table_bytes if request.is_collected else settings.stream_bytes
+        with counting() as counters, limited(most), self._budget():
+            own = as_ranges(offsets)
+            columns = read_columns(request, fragment, request.filter_fields, own, AS_VALUES)
+            passed = condition.evaluate(self._filter_batch(columns, len(offsets)), live)
+        request.stats.add_morsel(fragment.fragment_ids, len(offsets), counters)
+        self.mapped.watch(fragment)
+        passing: Ints = offsets[passed if live is None else passed & live]
+        return passing
 
     def _apply_filter(
         self, morsel: Morsel, condition: Condition, mask: Mask | None, by_item: frozenset[int]

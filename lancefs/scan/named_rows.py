@@ -14,10 +14,17 @@ import pyarrow as pa
 from lancefs.datafile.arrays import batch_bytes
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import TooLarge
-from lancefs.datafile.row_ranges import count_rows, is_among, rows_of
+from lancefs.datafile.row_ranges import as_ranges, count_rows, is_among, rows_of
 from lancefs.scan.morsel_reader import MorselReader
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import runs_with
+
+# Ranges of so many rows on average are zones of an index that lie apart: shorter ones are rows that
+# it names, and of longer ones, which are neighbours, many rows may pass.
+_LEAST_ZONE_ROWS = 1024
+_MOST_ZONE_ROWS = 32 * 1024
+# Rows whose filter is tested in less time than it takes to plan morsels, and to start threads.
+_ZONED_ROWS = 1024 * 1024
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
@@ -40,6 +47,56 @@ def fits(candidates: Mapping[int, Sequence[RowRange] | None], most: int) -> bool
             return False
         rows += count_rows(ranges)
     return rows <= most
+
+
+def narrowed(
+    reader: MorselReader,
+    condition: Condition,
+    named: Sequence[tuple[FragmentReader, Sequence[RowRange]]],
+    most: int,
+) -> list[tuple[FragmentReader, Sequence[RowRange]]] | None:
+    """Return which of some named rows pass a filter, where these are few of many.
+
+    Args:
+        reader: Decodes the columns of the filter.
+        condition: The filter.
+        named: Fragments in scan order, with the ranges of rows that may pass, deleted ones too.
+        most: Number of rows that is few.
+
+    Returns:
+        The fragments with rows that pass, and these; None for more than `most`, and where named
+        rows take so much memory that they have to be read part by part.
+
+    Raises:
+        LanceError: A file is missing or damaged, or has what this release does not read.
+    """
+    found: list[tuple[FragmentReader, Sequence[RowRange]]] = []
+    for fragment, ranges in named:
+        try:
+            offsets = reader.passing(fragment, condition, ranges)
+        except TooLarge:
+            return None
+        most -= len(offsets)
+        if most < 0:
+            return None
+        if len(offsets):
+            found.append((fragment, as_ranges(offsets)))
+    return found
+
+
+def are_zones(candidates: Mapping[int, Sequence[RowRange] | None]) -> bool:
+    """Tell whether rows that may pass are zones that lie apart, but not so many that threads pay.
+
+    Args:
+        candidates: By fragment id, ranges of rows; None for all rows of the fragment.
+    """
+    rows = ranges = 0
+    for own in candidates.values():
+        if own is None:
+            return False
+        rows, ranges = rows + count_rows(own), ranges + len(own)
+    is_long = ranges * _LEAST_ZONE_ROWS <= rows <= ranges * _MOST_ZONE_ROWS
+    return is_long and rows <= _ZONED_ROWS
 
 
 def read_named(
