@@ -15,15 +15,17 @@ from lancefs.index.bitmap import Bitmap, RowTallies
 from lancefs.index.btree import BTree
 from lancefs.index.column_indices import BROKEN
 from lancefs.index.exact_rows import TestedRows, count_live, rows_of_fragment
+from lancefs.index.labels import LabelList
 from lancefs.index.lookup import MAX_ROWS, Plan, TableIndices, plan_with
 from lancefs.index.opened import OpenSegment
 from lancefs.index.predicates import AllOf, ColumnTest, Predicate, UnfitTest, is_exact, tests_of
 from lancefs.index.row_sets import offsets_by_fragment
 from lancefs.index.segments import IndexSegment
 from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.row_metadata import OFFSET_BITS
 
 if TYPE_CHECKING:
-    from pyroaring import BitMap
+    from pyroaring import BitMap, BitMap64
 
 # The kinds of indices that count rows, the quickest first.
 _KINDS = ("Bitmap", "LabelList", "BTree")
@@ -147,6 +149,8 @@ class _Counting:
                 return None
         if isinstance(opened, Bitmap) and coverage.has_addresses(segment):
             return self._count_bitmaps(segment, opened, pages)
+        if isinstance(opened, LabelList) and coverage.has_addresses(segment):
+            return self._count_set(segment, opened.rows_of(pages, test))
         found = self._named_offsets(segment, opened, test, pages)
         if found is None:
             return None
@@ -178,6 +182,28 @@ class _Counting:
         return rows + sum(
             count_live(bitmap, self.reader_of(number).deleted) for number, bitmap in bitmaps
         )
+
+    def _count_set(self, segment: IndexSegment, rows: BitMap64) -> int:
+        """Count those of some addresses that are live rows of fragments that a segment covers."""
+        from pyroaring import BitMap64
+
+        if rows:
+            self.indices.coverage.check_fragments(segment, [rows.max() >> OFFSET_BITS])
+        physical, deleted = self._row_counts(segment)
+        count = 0
+        for number, length, gone in zip(
+            segment.covered.tolist(), physical.tolist(), deleted.tolist(), strict=True
+        ):
+            base = number << OFFSET_BITS
+            own, highest = rows.range_cardinality(base, base + length), base + (1 << OFFSET_BITS)
+            if rows.range_cardinality(base + length, highest):
+                behind = rows.next_set_bit(base + length) - base
+                raise _beyond(segment, number, behind, length)
+            if own and gone:
+                addresses = self.reader_of(number).deleted.astype(np.uint64) + np.uint64(base)
+                own -= rows.intersection_cardinality(BitMap64(addresses))
+            count += own
+        return count
 
     def _row_counts(self, segment: IndexSegment) -> tuple[Ints, Ints]:
         """Return the rows of each covered fragment, deleted ones included, and its deleted rows."""

@@ -113,6 +113,16 @@ class LabelList:
         Raises:
             CorruptFile: The index is damaged.
         """
+        with locating(self._file.url):
+            rows = self.rows_of(pages, test)
+            return expanded(rows) if len(rows) <= most else None
+
+    def rows_of(self, pages: Ints, test: ColumnTest) -> BitMap64:
+        """Return the numbers of the rows that pass a test, as a set; arguments as for `find`.
+
+        Raises:
+            CorruptFile: The index is damaged.
+        """
         from pyroaring import BitMap64
 
         assert test.contents is not None
@@ -127,7 +137,7 @@ class LabelList:
             assert rows is not None  # each leaf is known
             if test.keeps_null:
                 rows = rows | read_map(self._file.buffer(self._file.number(_NULLS, 0)))
-            return expanded(rows) if len(rows) <= most else None
+            return rows
 
     def _count(self, pages: Ints) -> list[int]:
         with locating(self._file.url):
