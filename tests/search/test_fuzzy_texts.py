@@ -271,5 +271,5 @@ def test_a_table_with_a_damaged_map_is_read(
     assert "is not used, its rows are read one by one: nothing leads on" in caplog.text
 
 
-def _broken(tokens: TransducerTokens, address: int) -> None:
+def _broken(tokens: TransducerTokens, address: int, wanted: bytes | None = None) -> None:
     raise CorruptFile("nothing leads on")

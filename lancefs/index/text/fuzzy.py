@@ -7,6 +7,8 @@ looks them up. Whoever wrote the tokens cannot make a walk longer than a bound.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 # Limit of the work for one word: transitions of a token map, and distances, that are looked at.
 _MAX_WORK = 8_000_000
 
@@ -21,6 +23,21 @@ def automatic_distance(word: str) -> int:
     if len(word) < _WITHOUT_EDITS:
         return 0
     return 1 if len(word) < _WITH_ONE_EDIT else 2
+
+
+class _Steps(NamedTuple):
+    """What follows on a state of a word.
+
+    Attributes:
+        named: The state after each character of the word that has one byte; None after a character
+            with which no word is like this one.
+        others: The state after all other characters.
+        starts: The first bytes of characters that may follow, ascending; None if all may.
+    """
+
+    named: dict[int, int | None]
+    others: int | None
+    starts: bytes | None
 
 
 class FuzzyWord:
@@ -43,6 +60,7 @@ class FuzzyWord:
         self._rows = [first]
         self._numbers = {first: 0}
         self._next: dict[tuple[int, str], int | None] = {}
+        self._by_byte: dict[int, _Steps] = {}
         self._work = 0
 
     @property
@@ -58,6 +76,22 @@ class FuzzyWord:
         except KeyError:
             found = self._next[state, known] = self._make(self._rows[state], known)
             return found
+
+    def steps(self, state: int) -> _Steps:
+        """Return the states after each character of one byte, and which characters may follow."""
+        found = self._by_byte.get(state)
+        if found is None:
+            others = self.step(state, "")
+            after = {one: self.step(state, one) for one in self._characters}
+            named = {ord(one): number for one, number in after.items() if one.isascii()}
+            starts = {
+                one.encode("utf-8", "surrogatepass")[0]
+                for one, number in after.items()
+                if number is not None
+            }
+            found = _Steps(named, others, None if others is not None else bytes(sorted(starts)))
+            self._by_byte[state] = found
+        return found
 
     def is_match(self, state: int) -> bool:
         """Tell whether a word that ends in a state is like this one."""

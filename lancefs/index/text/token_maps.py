@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import heapq
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Protocol
 
@@ -175,18 +175,36 @@ class TransducerTokens:
             is_end = whole == len(path) and word.is_match(state)
             if is_end and self._final_output(address) is not None:
                 yield word.prefix + path.decode("utf-8")
-            steps = self._transitions(address)
+            if whole < len(path):
+                waiting += self._within_character(address, path, whole, state, word)
+                continue
+            after = word.steps(state)
+            steps = self._transitions(address, after.starts)
             word.spend(1 + len(steps) * (1 + len(path) // _PATH))
             for byte, target in reversed(steps):
                 longer = path + bytes([byte])
-                size = _character_size(longer[whole])
-                if len(longer) - whole < size:
+                if byte >= 0x80:
                     waiting.append((target, longer, whole, state))
                     continue
-                character = _character(longer[whole:])
-                after = None if character is None else word.step(state, character)
-                if after is not None:
-                    waiting.append((target, longer, len(longer), after))
+                following = after.named.get(byte, after.others)
+                if following is not None:
+                    waiting.append((target, longer, len(longer), following))
+
+    def _within_character(
+        self, address: int, path: bytes, whole: int, state: int, word: FuzzyWord
+    ) -> Iterator[tuple[int, bytes, int, int]]:
+        """Yield what follows on a node behind a part of a character, the last one first."""
+        steps = self._transitions(address)
+        word.spend(1 + len(steps) * (1 + len(path) // _PATH))
+        for byte, target in reversed(steps):
+            longer = path + bytes([byte])
+            if len(longer) - whole < _character_size(longer[whole]):
+                yield target, longer, whole, state
+                continue
+            character = _character(longer[whole:])
+            after = None if character is None else word.step(state, character)
+            if after is not None:
+                yield target, longer, len(longer), after
 
     def _step(self, address: int, byte: int) -> tuple[int, int] | None:
         """Return where a byte leads to from a node, and what it adds; None if nowhere."""
@@ -215,22 +233,32 @@ class TransducerTokens:
         at -= sum(widths)
         return input, self._target(at, delta), self._number(at, widths[1])
 
-    def _transitions(self, address: int) -> list[tuple[int, int]]:
-        """Return the bytes that lead on from a node, ascending, and where they lead to."""
+    def _transitions(self, address: int, wanted: bytes | None = None) -> list[tuple[int, int]]:
+        """Return the bytes that lead on from a node, ascending, and where they lead to.
+
+        Args:
+            address: The node.
+            wanted: The bytes that are asked for, ascending; None for all.
+        """
         if address == _EMPTY_FINAL:
             return []
         state = self._byte(address)
         if state >= 0x80:
-            return [self._single(address, state)[:2]]
+            input, target, _ = self._single(address, state)
+            return [(input, target)] if wanted is None or input in wanted else []
         count, at, width, output_width = self._many(address, state)
-        inputs = self._slice(at - count, count)
-        deltas = at - count - count * width
-        start = deltas - count * output_width - (output_width if state & 0x40 else 0)
-        targets = [
-            self._target(start, self._number(deltas + place * width, width))
-            for place in range(count)
-        ]
-        return list(zip(inputs[::-1], targets[::-1], strict=True))
+        inputs = self._slice(at - count, count)[::-1]
+        deltas = self._slice(at - count - count * width, count * width)
+        start = at - count - count * (width + output_width) - (output_width if state & 0x40 else 0)
+        places: Iterable[int] = range(count)
+        if wanted is not None:
+            places = [place for byte in wanted if (place := inputs.find(byte)) >= 0]
+        found = []
+        for place in places:
+            end = (count - place) * width
+            delta = int.from_bytes(deltas[end - width : end], "little")
+            found.append((inputs[place], self._target(start, delta)))
+        return found
 
     def _step_of_many(self, address: int, state: int, byte: int) -> tuple[int, int] | None:
         """Do what `_step` does at a node that is final, or has not just one transition."""
