@@ -20,6 +20,7 @@ from lancefs.datafile.container import ColumnPages, Container
 from lancefs.datafile.logical_types import has_type
 from lancefs.datafile.outlines import outline_of
 from lancefs.datafile.v2_1 import assembly, kernel_choice, reader
+from lancefs.datafile.v2_1.layouts.fullzip_page import FullZipPage
 from lancefs.datafile.v2_1.leaf_columns import LeafField
 from lancefs.datafile.v2_1.page_plans import PointForm
 from lancefs.datafile.v2_1.point_plans import LeafPlan
@@ -57,6 +58,7 @@ def columns(rows: int) -> dict[str, pa.Array]:
         "text": pa.array(distinct),
         "large": pa.array(distinct, pa.large_string()),
         "essay": pa.array([value * 20 for value in distinct]),
+        "letter": pa.array([f"{k} {value}" * 30 for k, value in zip(small, distinct, strict=True)]),
         "noise": pa.array([RNG.bytes(300 + k % 9) for k in small]),
         "raw": pa.array([RNG.bytes(k % 20) for k in small]),
         "large_raw": pa.array([RNG.bytes(k % 9) for k in small], pa.large_binary()),
@@ -76,7 +78,12 @@ def table_of(rows: int) -> pa.Table:
                 none = pa.scalar(None, values.type)
                 found[f"{name}_{kind}"] = pc.if_else(pa.array(keep), values, none)
     found["nothing"] = pa.nulls(rows, pa.int64())
-    return pa.table(found)
+    zstd = {"lance-encoding:compression": "zstd"}
+    fields = [
+        pa.field(name, values.type, metadata=zstd if name.startswith("letter") else None)
+        for name, values in found.items()
+    ]
+    return pa.table(list(found.values()), pa.schema(fields))
 
 
 @pytest.fixture(scope="module")
@@ -172,12 +179,36 @@ def test_most_columns_of_short_values_are_read_by_the_kernel(
     forms = {plan.form for of_column in plans.values() for plan in of_column}
     assert forms >= set(PointForm) - ({PointForm.INDICES} if version == "2.1" else set())
     assert {"wide", "small", "double", "flag", "text", "text_single"} <= set(plans)
-    assert {"essay", "essay_single", "noise"} <= set(plans)
+    assert {"essay", "essay_single", "letter", "letter_single", "noise"} <= set(plans)
     # Of runs of nulls 2.3 stores where they begin and end.
     assert version == "2.3" or {"double_runs", "noise_runs"} <= set(plans)
     assert len(plans["struct"]) == 2 * 2  # members, and fragments that hold the rows
     assert "vector" in plans
     assert "list" not in plans
+
+
+@pytest.mark.parametrize("version", VERSIONS[1:])
+def test_a_few_descriptors_of_blobs_are_read_by_the_kernel(
+    version: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs = [None if k % 7 == 3 else RNG.bytes(k % 300) for k in range(ROWS)]
+    table = pa.table(
+        [lance.blob_array(blobs), pa.array(np.arange(ROWS))],
+        pa.schema([lance.blob_field("blob"), pa.field("id", pa.int64())]),
+    )
+    lance.write_dataset(table, tmp_path / "t", data_storage_version=version)
+    theirs, rows = lance.dataset(tmp_path / "t"), [0, 3, 10, 11, 12, 2048, ROWS - 1]
+    dataset = lancefs.open(tmp_path / "t")
+    whole = dataset.to_table()
+
+    def refused(*_: object) -> None:
+        raise AssertionError("read page by page")
+
+    monkeypatch.setattr(FullZipPage, "read", refused)
+    found = dataset.take(rows)
+    found.validate(full=True)
+    assert found.equals(whole.take(rows))
+    assert found.to_pylist() == theirs.take(rows).to_pylist()
 
 
 @pytest.mark.parametrize("version", VERSIONS)

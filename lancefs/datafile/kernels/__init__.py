@@ -23,6 +23,7 @@ from lancefs.datafile.kernels.ends import decode_ends as decode_ends
 from lancefs.datafile.kernels.files import identify_files as identify_files
 from lancefs.datafile.kernels.files import read_files as read_files
 from lancefs.datafile.kernels.footers import find_pages as find_pages
+from lancefs.datafile.kernels.frames import frame_sizes as frame_sizes
 from lancefs.datafile.kernels.fsst import decode_fsst as decode_fsst
 from lancefs.datafile.kernels.fsst import fsst_lengths as fsst_lengths
 from lancefs.datafile.kernels.intervals import between as between

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 # Most bytes of the chunk table of a page, which is walked up to its end for every read.
 MAX_TABLE_BYTES = 64 * 1024
 # In place of the bits of a value: an Arrow dictionary of strings; decimals whose low 64 bits are
-# given.
-CODED, DECIMAL64 = -1, -2
+# given; structs of variable width.
+CODED, DECIMAL64, RECORD = -1, -2, -3
 DECIMAL64_BITS = 64
 SPAN_BITS = 128  # the start and the end of a string
 
@@ -46,6 +46,7 @@ class PointForm(Enum):
     STRINGS = "strings"
     CODES = "codes"  # strings that are compressed with FSST
     INDICES = "indices"  # into the dictionaries of the pages
+    ENCODED = "encoded"  # values that are encoded one by one, such as texts of a zstd frame each
 
 
 # The form of the values of a page and the bits of each; the columns of its plan from
@@ -127,7 +128,7 @@ def may_have_form(data_type: pa.DataType, form: PointForm) -> bool:
 
 def needs_dictionary(form: PointForm) -> bool:
     """Whether a kernel needs a `PageDictionary` of each page for values of a form."""
-    return form in (PointForm.CODES, PointForm.INDICES)
+    return form in (PointForm.CODES, PointForm.INDICES, PointForm.ENCODED)
 
 
 def description_of(page: Page) -> MiniBlock | FullZip | None:
@@ -148,7 +149,9 @@ def plan_page_in_file(
     """Plan how the kernel reads a page, with the places of its buffers; None where it cannot."""
     if isinstance(description, MiniBlock):
         return _plan_chunks(description, page, bits, structs)
-    return None if bits else _plan_zipped(description.layout, page, structs)
+    if bits not in (0, RECORD):
+        return None
+    return _plan_zipped(description.layout, page, structs, is_record=bits == RECORD)
 
 
 def _plan_chunks(
@@ -166,8 +169,10 @@ def _plan_chunks(
     return plan.form, places, plan.packed
 
 
-def _plan_zipped(layout: FullZipLayout, page: Page, structs: int) -> _PlannedPage | None:
-    """Plan how the kernel reads a full-zip page of strings."""
+def _plan_zipped(
+    layout: FullZipLayout, page: Page, structs: int, is_record: bool
+) -> _PlannedPage | None:
+    """Plan how the kernel reads a full-zip page of strings, or of structs of variable width."""
     if len(page.buffers) < 2:
         return None
     rows, index = page.buffers[:2]
@@ -179,16 +184,26 @@ def _plan_zipped(layout: FullZipLayout, page: Page, structs: int) -> _PlannedPag
         return None
     if not has_levels and any(layer.levels for layer in layers):
         return None  # there may be silent control words; see `fullzip_page`
-    form, encoding = PointForm.STRINGS, layout.value_compression
-    if encoding.WhichOneof("compression") == "fsst":
-        form, encoding = PointForm.CODES, encoding.fsst.values
-    if _offset_bits(encoding) is None or layout.bits_per_offset not in _WIDTHS:
+    form = _form_of_zipped(layout.value_compression, is_record)
+    if form is None or layout.bits_per_offset not in _WIDTHS:
         return None
     if width not in (1, 2, 4, 8) or width * (page.rows + 1) != index[1] - index[0]:
         return None
     levels = (Stored.FLAT, layout.bits_def) if has_levels else (Stored.NONE, 0)
     stored = width, Stored.ZIPPED, layout.bits_per_offset, *levels
     return (form, SPAN_BITS), (*index, *rows, *stored, *rows, 0), None
+
+
+def _form_of_zipped(encoding: CompressiveEncoding, is_record: bool) -> PointForm | None:
+    """Return what the kernel gives for values of a full-zip page; None where it knows none."""
+    kind, form = encoding.WhichOneof("compression"), PointForm.STRINGS
+    if is_record:
+        return PointForm.ENCODED if kind == "variable_packed_struct" else None
+    if kind == "fsst":
+        form, encoding = PointForm.CODES, encoding.fsst.values
+    elif kind == "general":
+        form, encoding = PointForm.ENCODED, encoding.general.values
+    return None if _offset_bits(encoding) is None else form
 
 
 @lru_cache(maxsize=256)  # pages of equal descriptions share one object

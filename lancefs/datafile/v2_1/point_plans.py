@@ -26,6 +26,7 @@ from lancefs.datafile.v2_1.packed_pages import PackedPages
 from lancefs.datafile.v2_1.page_plans import (
     CODED,
     DECIMAL64,
+    RECORD,
     PointForm,
     description_of,
     may_have_form,
@@ -45,7 +46,7 @@ FEW_PAGES = 8  # of a column whose plan is kept for the next file
 
 
 class PageDictionary:
-    """The dictionary of a page, or its symbols of FSST, which kernels need beside its plan.
+    """What is needed beside the plan of a page: its dictionary, symbols of FSST, or encoding.
 
     Args:
         description: The parsed description of the page; None where it has no chunks.
@@ -104,6 +105,12 @@ class PageDictionary:
     def cached_bytes(self) -> int:
         """Bytes of the dictionary, if it was decoded."""
         return 0 if self._values is None else int(self._values.nbytes)
+
+    @property
+    def encoding(self) -> CompressiveEncoding:
+        """How the values of the page are stored."""
+        assert self.description is not None  # as for `PointForm.ENCODED`
+        return self.description.layout.value_compression
 
     @property
     def items_encoding(self) -> CompressiveEncoding:
@@ -295,7 +302,7 @@ def plan_leaf(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
         UnsupportedFeature: The layout of a page, or the type of the field, is not known.
     """
     field, structs = leaf.field, len(leaf.around)
-    bits = None if field.is_outline or field.is_decimal64 else point_bits(field.storage_type)
+    bits = None if field.is_outline or field.is_decimal64 else _point_bits(field)
     if bits is None or not column.pages:
         return None
     if structs and any(around.logical_type != "struct" for around in leaf.around):
@@ -311,6 +318,11 @@ def plan_plain(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
     if leaf.around or not column.pages:
         return None
     return _plan_of_leaf(leaf, column, DECIMAL64 if leaf.field.is_decimal64 else CODED)
+
+
+def _point_bits(field: Field) -> int | None:
+    """Return the bits of a value of a leaf, of which a few are read singly; see `point_bits`."""
+    return RECORD if field.blob_version == 2 else point_bits(field.storage_type)
 
 
 def _plan_of_leaf(leaf: LeafField, column: ColumnPages, bits: int) -> LeafPlan | None:

@@ -3,7 +3,8 @@
 The page-by-page path takes some time in Python for each page, however few of its rows are wanted.
 The kernel finds the values at the same rows of all pages of many leaves, also in several files, by
 their plans (`point_plans`). Strings are found as places in the files and joined by another call;
-FSST codes and the indices into compressed dictionaries are decoded page by page.
+FSST codes, the indices into compressed dictionaries, and values that are encoded one by one are
+decoded page by page.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from lancefs.datafile.v2_1.point_plans import (
     PlanTable,
 )
 from lancefs.errors import CorruptFile
+from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding
 from lancefs.storage import Bytes
 
 _INDICES = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
@@ -361,6 +363,8 @@ def _read_some(reading: Reading, leaves: range) -> KernelResult:
                 arrays.append(_decode_strings(one, reading, leaf))
             case PointForm.INDICES:
                 arrays.append(_look_up_items(one, reading, leaf))
+            case PointForm.ENCODED:
+                arrays.append(_decode_values(one, reading, leaf))
     return KernelResult(arrays, size, places)
 
 
@@ -450,6 +454,23 @@ def _decode_strings(found: _LeafValues, reading: Reading, leaf: int) -> pa.Array
         lengths = np.concatenate([np.empty(0, np.int64), *(np.diff(own) for own, _ in parts)])
         offsets, text = offsets_of(lengths), join_bytes([text for _, text in parts])
     return strings_array(VariableWidth(offsets, text), data_type, found.validity, found.nulls)
+
+
+def _decode_values(found: _LeafValues, reading: Reading, leaf: int) -> pa.Array:
+    """Return values that are encoded one by one, of which the kernel found the places."""
+    data_type, valid = found.plan.data_type, found.valid
+    offsets, data = join_texts(reading.pieces, found.spans, found.bits, None)
+    bounds, cut = offsets.astype(np.int64), list[tuple[CompressiveEncoding, slice]]()
+    for page, _, own in _cut(found, reading, leaf):
+        if cut and cut[-1][0] is page.encoding:  # as of the page before
+            own = slice(cut.pop()[1].start, own.stop)
+        cut.append((page.encoding, own))
+    arrays = []
+    for encoding, own in cut:
+        values = Chunked(data, bounds[:-1][own], bounds[1:][own])
+        block = registry.decode_variable(encoding, values)
+        arrays.append(to_arrow(block, data_type, None if valid is None else valid[own]))
+    return join_arrays(arrays, data_type)
 
 
 def _look_up_items(found: _LeafValues, reading: Reading, leaf: int) -> pa.Array:

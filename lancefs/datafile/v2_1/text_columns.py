@@ -40,7 +40,7 @@ _LIKELY_ITEM = 8  # bytes of an item of a dictionary before any was read
 
 def are_read_as_texts(plan: LeafPlan) -> bool:
     """Whether `TextColumns` can read a leaf."""
-    if plan.form is PointForm.VALUES or not has_offsets(plan.data_type):
+    if plan.form in (PointForm.VALUES, PointForm.ENCODED) or not has_offsets(plan.data_type):
         return False
     pages = plan.pages
     sizes = pages[:, PageColumn.CHUNKS_END] - pages[:, PageColumn.CHUNKS]

@@ -61,6 +61,7 @@ from lancefs.datafile.kernels import (
     ends,
     files,
     footers,
+    frames,
     fsst,
     intervals,
     items,
@@ -404,6 +405,30 @@ def lz4_blocks(draw: st.DrawFn) -> Arguments:
 
 
 @st.composite
+def zstd_frames(draw: st.DrawFn) -> Arguments:
+    """Draw the arguments of `frame_sizes`."""
+    texts = [b"ab" * count for count in draw(st.lists(st.sampled_from([0, 4, 127, 200, 40000])))]
+    codec = pa.Codec("zstd", compression_level=draw(st.sampled_from([1, 3])))
+    frames = [codec.compress(text, asbytes=True) for text in texts]
+    wrong = draw(st.sampled_from([0, 0, 0, 1, 256]))
+    parts = [
+        (len(text) + wrong * draw(st.integers(0, 1))).to_bytes(8, "little") + frame
+        for text, frame in zip(texts, frames, strict=True)
+    ]
+    starts = np.cumsum([0, *map(len, parts)])[: len(parts)]
+    ends = starts + [len(part) for part in parts]
+    data = np.frombuffer(b"".join(parts), np.uint8).copy()
+    if len(data):
+        for _ in range(draw(st.integers(0, 2))):  # of a header, most likely
+            at = int(starts[draw(st.integers(0, len(starts) - 1))]) + draw(st.integers(8, 20))
+            data[min(at, len(data) - 1)] = draw(st.integers(0, 255))
+    starts, ends = ints(starts), ints(ends)
+    if draw(st.integers(0, 2)) == 0:
+        damage(draw, starts, ends)
+    return odd_place(draw, data), starts, ends
+
+
+@st.composite
 def zipped_rows(draw: st.DrawFn) -> Arguments:
     word, width = draw(st.sampled_from([1, 2, 4])), draw(st.sampled_from([1, 2, 4, 8]))
     bits, shown = draw(st.integers(0, 3)), draw(st.integers(0, 2))
@@ -510,6 +535,7 @@ PAIRS = {
     "decode_fsst": (fsst.decode_fsst, fsst_strings()),
     "fsst_lengths": (fsst.fsst_lengths, fsst_strings()),
     "decompress_lz4": (lz4.decompress_lz4, lz4_blocks()),
+    "frame_sizes": (frames.frame_sizes, zstd_frames()),
     "join_chunks": (strings.join_chunks, string_chunks()),
     "join_letters": (strings.join_letters, string_chunks()),
     "find_strings": (strings.find_strings, strings_of_chunks()),
