@@ -10,7 +10,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from duckdb_adapter.bind_callback import BindCall
 from lancefs.errors import ReadFailed
@@ -100,9 +100,11 @@ class NameUse:
     Attributes:
         bind_count: How often DuckDB has bound the name.
         is_read: Whether rows have been read.
+        scans: The scans of all tables that the statement reads, see `sources.joined_keys`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, scans: weakref.WeakSet[Any] | None = None) -> None:
+        self.scans = weakref.WeakSet[Any]() if scans is None else scans
         self.bind_count = 0
         self.is_read = False
 
@@ -135,14 +137,16 @@ class _Transaction:
         self.pins = PinnedVersions()
         self._run = 0, ""
         self._uses: dict[str, NameUse] = {}
+        self._scans = weakref.WeakSet[Any]()
 
     def use(self, call: BindCall, name: str) -> NameUse:
         """Return the use of a name by the run of a statement, bound once more."""
         if (call.run, call.statement) != self._run:
             self._run, self._uses = (call.run, call.statement), {}
+            self._scans = weakref.WeakSet[Any]()
         use = self._uses.get(name)
         if use is None or use.is_read:
-            use = self._uses[name] = NameUse()
+            use = self._uses[name] = NameUse(self._scans)
         use.bind_count += 1
         return use
 

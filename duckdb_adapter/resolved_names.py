@@ -18,9 +18,11 @@ from duckdb_adapter.frames import Source
 from duckdb_adapter.identifiers import quoted
 from duckdb_adapter.lake_names import LakeTable, parse_lake_name
 from duckdb_adapter.queries.all_rows import needs_all_rows
+from duckdb_adapter.queries.joined_columns import may_be_joined
 from duckdb_adapter.queries.table_uses import StatementTable, TableUses, table_uses
 from duckdb_adapter.rewrites import restrict
 from duckdb_adapter.sources.arrow_source import ArrowDataset
+from duckdb_adapter.sources.joined_keys import JoinedScan
 from duckdb_adapter.sources.replacement import READER, Replacement, TableInMemory
 from duckdb_adapter.sources.rows import Rows, RowSource
 from duckdb_adapter.sources.unions import TableUnion
@@ -57,6 +59,7 @@ class ResolvedName(NamedTuple):
         columns: The columns that the view expects, if a view reads the table.
         uses: The analyses of the statement; None if the rows are not those of a whole table, or the
             statement is not known.
+        context: What DuckDB reports about the statement; None before DuckDB 2.0.
     """
 
     name: str
@@ -67,6 +70,7 @@ class ResolvedName(NamedTuple):
     lake: LakeTable | None = None
     columns: pa.Schema | None = None
     uses: TableUses | None = None
+    context: BindContext | None = None
 
     def restricted_to(self, text: str, context: BindContext | None) -> ResolvedName:
         """Return the name with only the rows that a statement uses, as far as they are known.
@@ -82,7 +86,7 @@ class ResolvedName(NamedTuple):
         uses = self.uses_in(text)
         if uses is not None and isinstance(rows, Rows):
             rows = restrict(rows, uses, context, self.lake is not None)
-        return self._replace(rows=rows, statement=text, columns=columns, uses=uses)
+        return self._replace(rows=rows, statement=text, columns=columns, uses=uses, context=context)
 
     def uses_in(self, text: str) -> TableUses | None:
         """Return the analyses of a statement, if the name stands for a whole table.
@@ -152,7 +156,20 @@ class ResolvedName(NamedTuple):
         if isinstance(rows, pa.Table):
             return partial(TableSource, rows)
         scanned = rows.for_scan(needs_all_rows(self.statement))
-        return partial(LanceSource, scanned, is_alone=self._is_alone, is_filtered=self._is_filtered)
+        return partial(
+            LanceSource,
+            scanned,
+            is_alone=self._is_alone,
+            is_filtered=self._is_filtered,
+            joined=self._joined(scanned),
+        )
+
+    def _joined(self, rows: RowSource) -> JoinedScan | None:
+        """Return the scan of rows that may be joined with others; None where the text tells not."""
+        if self.uses is None or self.context is None or not may_be_joined(self.statement):
+            return None
+        is_binary = not self.context.settings.collation()
+        return JoinedScan(self.context.use, self.uses.query, rows, is_binary)
 
     def _is_alone(self) -> bool:
         """Whether the statement reads this table only, and columns outside of WHERE."""

@@ -35,6 +35,8 @@ _COMPARING = ("COMPARISON", "BETWEEN", "OPERATOR")
 _WHERE = re.compile(r"\bwhere\b", re.IGNORECASE)
 _SEVERAL = re.compile(r"\bjoin\b|\bselect\b.*\bselect\b|\bfrom\b[^()]*,", re.IGNORECASE | re.DOTALL)
 _OR = "CONJUNCTION_OR"
+# The sides of joins of which each row that comes out has one.
+_SIDES_OF_ALL = {"INNER": ("left", "right"), "LEFT": ("left",), "RIGHT": ("right",)}
 _CONSTANTS = {"CONSTANT", "PARAMETER", "CAST", "TYPE", "FUNCTION"}
 
 
@@ -49,8 +51,8 @@ def join_keys(query: TableQuery) -> frozenset[str]:
         return frozenset()
     columns = NamedColumns(query.columns, query.table_names(read.source))
     keys = set[str]()
-    for term in _conditions(read.select):
-        found = [columns.find(side) for side in _equal_columns(term)]
+    for term in join_conditions(read.select):
+        found = [columns.find(side) for side in equal_columns(term)]
         ours = [column for column in found if column is not None]
         keys.update(ours if len(ours) == 1 else ())
     for name in _using(read.select["from_table"]):
@@ -60,30 +62,45 @@ def join_keys(query: TableQuery) -> frozenset[str]:
     return frozenset(key for key in keys if fold(key) not in asked)
 
 
-def _conditions(select: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the conditions that are true for all rows that a SELECT joins."""
+def join_conditions(select: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the conditions that are true for all rows that a SELECT joins.
+
+    Args:
+        select: Its node.
+    """
     if select.get("where_clause"):
         yield from terms_of(select["where_clause"])
-    for join in _inner_joins(select["from_table"]):
+    for join in inner_joins(select["from_table"]):
         if join.get("condition"):
             yield from terms_of(join["condition"])
 
 
 def _using(source: Mapping[str, Any]) -> Iterator[str]:
     """Yield the columns that joins say are equal in both tables, in lower case."""
-    for join in _inner_joins(source):
+    for join in inner_joins(source):
         yield from (fold(name) for name in join.get("using_columns") or ())
 
 
-def _inner_joins(source: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    if source["type"] == "JOIN" and source["join_type"] == "INNER":
+def inner_joins(source: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the joins whose conditions are true for all rows that a SELECT joins.
+
+    Args:
+        source: Its FROM clause.
+    """
+    if source["type"] != "JOIN":
+        return
+    if source["join_type"] == "INNER":
         yield source
-        yield from _inner_joins(source["left"])
-        yield from _inner_joins(source["right"])
+    for side in _SIDES_OF_ALL.get(source["join_type"], ()):
+        yield from inner_joins(source[side])
 
 
-def _equal_columns(term: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the two columns that a condition says are equal; none for other conditions."""
+def equal_columns(term: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the two columns that a condition says are equal; none for other conditions.
+
+    Args:
+        term: The condition.
+    """
     if term["type"] != "COMPARE_EQUAL":
         return []
     sides = [term["left"], term["right"]]
@@ -103,7 +120,7 @@ def _filtered_columns(root: Any) -> set[str]:
     """
     asked, pairs = set[str](), list[set[str]]()
     for each in expressions_in(root):
-        if _equal_columns(each):
+        if equal_columns(each):
             pairs.append(_names_in(each))
         elif each["class"] in _COMPARING:
             asked |= _names_in(each)

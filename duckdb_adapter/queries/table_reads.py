@@ -8,6 +8,7 @@ Expressions are not searched either, because a macro may drop its arguments.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from duckdb_adapter.identifiers import fold
@@ -27,13 +28,15 @@ class TableRead(NamedTuple):
     Attributes:
         select: Its node.
         source: The table in what it selects from.
+        known: The common table expressions that it may select from, by their names in lower case.
     """
 
     select: SyntaxNode
     source: SyntaxNode
+    known: Mapping[str, NamedQuery] = MappingProxyType({})
 
 
-class _NamedQuery(NamedTuple):
+class NamedQuery(NamedTuple):
     """A common table expression.
 
     Attributes:
@@ -42,7 +45,7 @@ class _NamedQuery(NamedTuple):
     """
 
     query: SyntaxNode
-    known: Mapping[str, _NamedQuery]
+    known: Mapping[str, NamedQuery]
 
 
 def only_read(root: SyntaxNode, names: Callable[[SyntaxNode], bool]) -> TableRead | None:
@@ -52,9 +55,19 @@ def only_read(root: SyntaxNode, names: Callable[[SyntaxNode], bool]) -> TableRea
         root: The root node of the text.
         names: Whether what a SELECT selects from is the table.
     """
-    if sum(1 for _ in _tables_in(root, names)) != 1:
+    if count_places(root, names) != 1:
         return None
     return next(_reads(root, names, {}), None)
+
+
+def count_places(root: SyntaxNode, names: Callable[[SyntaxNode], bool]) -> int:
+    """Return in how many places of a text a table stands, also in expressions.
+
+    Args:
+        root: The root node of the text.
+        names: Whether what a SELECT selects from is the table.
+    """
+    return sum(1 for _ in _tables_in(root, names))
 
 
 def _tables_in(node: Any, names: Callable[[SyntaxNode], bool]) -> Iterator[SyntaxNode]:
@@ -70,7 +83,7 @@ def _tables_in(node: Any, names: Callable[[SyntaxNode], bool]) -> Iterator[Synta
 
 
 def _reads(
-    query: SyntaxNode, names: Callable[[SyntaxNode], bool], known: Mapping[str, _NamedQuery]
+    query: SyntaxNode, names: Callable[[SyntaxNode], bool], known: Mapping[str, NamedQuery]
 ) -> Iterator[TableRead]:
     """Yield the SELECTs that read a table in a query.
 
@@ -79,32 +92,51 @@ def _reads(
         names: As for `only_read`.
         known: The common table expressions around it, by their names in lower case.
     """
-    for each in query.get("cte_map", {}).get("map", ()):
-        known = {**known, fold(each["key"]): _NamedQuery(query_of(each["value"]), known)}
+    known = with_named(known, query)
     if query["type"] == "SET_OPERATION_NODE":
         for child in query["children"]:
             yield from _reads(child, names, known)
     elif query["type"] == "SELECT_NODE":
-        for source in _sources(query["from_table"]):
-            if (named := known.get(_plain_name(source))) is not None:
+        for source in sources_of(query["from_table"]):
+            if (named := known.get(plain_name(source))) is not None:
                 yield from _reads(named.query, names, named.known)
             elif names(source):
-                yield TableRead(query, source)
+                yield TableRead(query, source, known)
             elif source["type"] == "SUBQUERY":
                 yield from _reads(source["subquery"]["node"], names, known)
 
 
-def _sources(source: SyntaxNode) -> Iterator[SyntaxNode]:
-    """Yield what a SELECT selects from, beside each other in joins."""
+def with_named(known: Mapping[str, NamedQuery], query: SyntaxNode) -> Mapping[str, NamedQuery]:
+    """Return the common table expressions that a query may select from, by their names.
+
+    Args:
+        known: Those around it.
+        query: Its node.
+    """
+    for each in query.get("cte_map", {}).get("map", ()):
+        known = {**known, fold(each["key"]): NamedQuery(query_of(each["value"]), known)}
+    return known
+
+
+def sources_of(source: SyntaxNode) -> Iterator[SyntaxNode]:
+    """Yield what a SELECT selects from, beside each other in joins that keep what WHERE accepts.
+
+    Args:
+        source: The FROM clause of the SELECT.
+    """
     if source["type"] != "JOIN":
         yield source
     elif source["join_type"] in _JOINS and source["ref_type"] in _KINDS and not source["sample"]:
-        yield from _sources(source["left"])
-        yield from _sources(source["right"])
+        yield from sources_of(source["left"])
+        yield from sources_of(source["right"])
 
 
-def _plain_name(source: SyntaxNode) -> str:
-    """Return the name of a table without schema, in lower case; empty for anything else."""
+def plain_name(source: SyntaxNode) -> str:
+    """Return the name of a table without schema, in lower case; empty for anything else.
+
+    Args:
+        source: What a SELECT selects from.
+    """
     if source["type"] != "BASE_TABLE" or source.get("schema_name") or source.get("catalog_name"):
         return ""
     name: str = source["table_name"]

@@ -158,7 +158,7 @@ def _join_extremes(parts: Sequence[ColumnExtremes | None]) -> ColumnExtremes | N
     clear = [each for each in parts if each is not None]
     if not clear or len(clear) < len(parts):
         return None
-    ends = _ends(pa.concat_arrays([each.ends for each in clear]))
+    ends = ends_of(pa.concat_arrays([each.ends for each in clear]))
     return ColumnExtremes(ends, sum(each.missing for each in clear))
 
 
@@ -169,11 +169,15 @@ def _extremes(array: pa.Array) -> ColumnExtremes | None:
     if pa.types.is_dictionary(array.type):  # which may hold what no row does
         places = np.bincount(numbers_of(array.indices.drop_null()))
         values = array.dictionary.take(to_arrow_numbers(np.flatnonzero(places)))
-    return ColumnExtremes(_ends(values), array.null_count)
+    return ColumnExtremes(ends_of(values), array.null_count)
 
 
-def _ends(array: pa.Array) -> pa.Array:
-    """Return the least and the greatest value of a column."""
+def ends_of(array: pa.Array) -> pa.Array:
+    """Return the least and the greatest value of a column; nulls where there is none.
+
+    Args:
+        array: Its values, of a type that Arrow and DuckDB order alike.
+    """
     array = _where_ends_are(array) if is_text(array.type) else array
     found = pc.min_max(array.view(stored_type(array.type)))
     return pa.concat_arrays([pa.repeat(found[end], 1) for end in ("min", "max")]).view(array.type)

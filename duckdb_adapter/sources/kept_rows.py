@@ -8,16 +8,20 @@ its own: it pushes no filters down, and no rewrite applies. A version never chan
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import and_
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckdb_adapter.interrupts import reraise_interrupts
 from duckdb_adapter.releases import is_new
-from duckdb_adapter.sources.rows import DuckDBColumns, Rows
+from duckdb_adapter.sources.rows import DuckDBColumns, Noting, Rows
 from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
+from lancefs.scan.expressions import columns_of, evaluate_filter
 from lancefs.scan.settings import BATCH_ROWS
 from lancefs.storage import SharedBudget
 from lancefs.table.fragments import sum_known
@@ -99,8 +103,11 @@ class KeptRows(Rows):
         dataset: The table.
     """
 
+    takes_conditions = False
+
     def __init__(self, dataset: LanceDataset) -> None:
         super().__init__(dataset, encodes=False)
+        self._takes_filters = False
         self._kept = _KEPT.of(dataset.opened)
 
     def _described(self) -> DuckDBColumns:
@@ -110,17 +117,42 @@ class KeptRows(Rows):
 
     def can_filter(self, column: str) -> bool:
         """Whether filters may speak of a column: DuckDB tests all rows."""
-        return not self._is_for_scan and super().can_filter(column)
+        is_tested = not self._is_for_scan or self._takes_filters
+        return is_tested and super().can_filter(column)
+
+    def take_filters(self) -> None:
+        """Have filters pushed down, so that what is read is what a larger table is joined with."""
+        self._takes_filters = True
 
     @reraise_interrupts
     def read(
-        self, columns: Sequence[str] | None, terms: Sequence[pc.Expression] = ()
+        self,
+        columns: Sequence[str] | None,
+        terms: Sequence[pc.Expression] = (),
+        noting: Noting | None = None,
     ) -> pa.RecordBatchReader:
-        """Read some columns of all rows; see `RowSource.read`."""
+        """Read some columns of the rows that are kept; see `RowSource.read`."""
+        names = self.schema.names if columns is None else list(columns)
+        tested = [] if not terms else columns_of(reduce(and_, terms), self.schema.names)
         table = None
-        if self._is_for_scan and not terms and columns != []:
-            table = self._kept.table(self, self.schema.names if columns is None else columns)
-        return super().read(columns, terms) if table is None else table.to_reader()
+        if self._is_for_scan and names:
+            table = self._kept.table(self, list(dict.fromkeys([*names, *tested])))
+        if table is None:
+            return super().read(columns, terms, noting)
+        if terms:
+            table = self._filtered(table, reduce(and_, terms))
+        shown = table.select(names)
+        if noting is not None:
+            deque(noting(names, iter(shown.to_batches())), maxlen=0)
+        return shown.to_reader()
+
+    def _filtered(self, table: pa.Table, filter: pc.Expression) -> pa.Table:
+        """Return the rows for which a filter is true."""
+        batches = table.to_batches()
+        passed = [evaluate_filter(filter, self.for_filter(batch)) for batch in batches]
+        return pa.Table.from_batches(
+            [batch.filter(mask) for batch, mask in zip(batches, passed, strict=True)], table.schema
+        )
 
 
 def kept_rows(rows: Rows) -> KeptRows | None:

@@ -35,6 +35,8 @@ class RowsByPosition(Rows):
         use: How often the statement uses it, as far as DuckDB has bound the name.
     """
 
+    takes_conditions = False
+
     def __init__(self, dataset: LanceDataset, use: NameUse) -> None:
         super().__init__(dataset)
         self._use = use
@@ -67,6 +69,8 @@ class _RowsBehind(Rows):
         dataset: The table.
         range: The range.
     """
+
+    takes_conditions = False
 
     def __init__(self, dataset: LanceDataset, range: LimitedRange) -> None:
         super().__init__(dataset)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import and_
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
@@ -72,12 +72,20 @@ _TEXTS = (
 _MAX_COLUMNS = 256
 
 
+# Takes the columns and the rows that are read, and returns these rows.
+Noting: TypeAlias = Callable[[Sequence[str], Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
 class RowSource(Replacement):
     """Rows that DuckDB scans: of a table, or of several.
 
     Attributes:
         expressions: Columns that come as an expression in SQL with the same values.
+        takes_conditions: Whether a read with more conditions than those that DuckDB knows of takes
+            less time, where they leave out rows.
     """
+
+    takes_conditions = False
 
     expressions: Mapping[str, str] = MappingProxyType({})
 
@@ -143,19 +151,28 @@ class RowSource(Replacement):
                 no reason to begin with short batches.
         """
 
+    def take_filters(self) -> None:
+        """Have filters on all columns pushed down that can be, since others use what is read."""
+        return
+
     @reraise_interrupts
     def read(
-        self, columns: Sequence[str] | None, terms: Sequence[pc.Expression] = ()
+        self,
+        columns: Sequence[str] | None,
+        terms: Sequence[pc.Expression] = (),
+        noting: Noting | None = None,
     ) -> pa.RecordBatchReader:
         """Read some columns of some rows.
 
         Args:
             columns: Names, in the order wanted; None for all.
             terms: Conditions; rows for which all are true are read.
+            noting: Returns the rows that are read as they are; see `JoinedScan.noting`.
         """
         names = self.schema.names if columns is None else list(columns)
         schema = pa.schema([self.schema.field(name) for name in names])
-        return _stream(schema, self.batches(names, terms))
+        batches = self.batches(names, terms)
+        return _stream(schema, batches if noting is None else noting(names, batches))
 
     def for_filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows as filters see them; see `filter_field`."""
@@ -230,6 +247,8 @@ class Rows(RowSource):
         dataset: The table.
         encodes: Whether columns may come dictionary-encoded.
     """
+
+    takes_conditions = True
 
     def __init__(self, dataset: LanceDataset, encodes: bool = True) -> None:
         self.dataset = dataset

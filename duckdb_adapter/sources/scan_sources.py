@@ -18,6 +18,7 @@ from duckdb._sources.pyarrow import PyArrowTableSource
 
 from duckdb_adapter.interrupts import reraise_interrupts
 from duckdb_adapter.planned_scans import note_scan
+from duckdb_adapter.sources.joined_keys import JoinedScan
 from duckdb_adapter.sources.predicates import is_selective, predicate_columns, to_arrow_expression
 from duckdb_adapter.sources.rows import RowSource
 
@@ -33,6 +34,7 @@ class LanceSource(ArrowScanSource):
         on_bind: Called when DuckDB has the source, before it reads anything.
         is_alone: Returns whether the query reads nothing else, and more than what filters need.
         is_filtered: Returns whether the query joins the rows that pass a filter.
+        joined: The same scan, beside those of tables that it may be joined with; None of others.
     """
 
     schema_is_stable = True
@@ -43,11 +45,13 @@ class LanceSource(ArrowScanSource):
         on_bind: Callable[[], None],
         is_alone: Callable[[], bool],
         is_filtered: Callable[[], bool],
+        joined: JoinedScan | None,
     ) -> None:
         super().__init__(rows)
         self._rows = rows
         self._on_bind = on_bind
         self._is_alone, self._is_filtered = is_alone, is_filtered
+        self._joined = joined
         self._planned = None if rows.table is None else note_scan(rows.table)
         # DuckDB asks whether a filter is accepted, and then for the rows that it keeps.
         self._filters: WeakKeyDictionary[Any, pc.Expression] = WeakKeyDictionary()
@@ -73,6 +77,8 @@ class LanceSource(ArrowScanSource):
 
     @reraise_interrupts
     def accepts(self, predicate: Any) -> bool:
+        if self._joined is not None and self._joined.narrows_others:
+            self._rows.take_filters()
         try:
             filter = self._filter(predicate)
         except Untranslatable:
@@ -90,7 +96,11 @@ class LanceSource(ArrowScanSource):
         terms = [self._filter(predicate) for predicate in filters]
         names = self._rows.schema.names
         chosen = names if columns is None else [names[index] for index in columns]
-        return self._rows.read(chosen, terms).__arrow_c_stream__(), True
+        if self._joined is None:
+            return self._rows.read(chosen, terms).__arrow_c_stream__(), True
+        terms += self._joined.open()
+        noting = self._joined.noting
+        return self._rows.read(chosen, terms, noting).__arrow_c_stream__(), True
 
     def _filter(self, predicate: Any) -> pc.Expression:
         """Translate a predicate, given only the columns that it speaks of."""

@@ -108,6 +108,8 @@ class TopNRows(Rows):
         compares_bytes: Whether DuckDB puts texts in the order of their bytes.
     """
 
+    takes_conditions = False
+
     def __init__(
         self,
         dataset: LanceDataset,

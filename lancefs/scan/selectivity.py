@@ -73,7 +73,7 @@ def estimate_selectivity(filter: pc.Expression, version: OpenVersion) -> Selecti
         LanceError: The sample cannot be read.
         pyarrow.ArrowInvalid: The filter does not fit the columns, or a value in the sample.
     """
-    if not _is_large(version):
+    if not is_large(version):
         return None
     key = expressions.bytes_of(filter)
     if len(key) > _LONGEST_FILTER:
@@ -87,7 +87,7 @@ def _estimate(filter: pc.Expression, version: OpenVersion) -> Selectivity | None
     known = known_filter([filter], version)
     if not _is_scanned(known.condition, known.fields, version):
         return None
-    sample = [_sample_of(field, version) for field in known.fields]
+    sample = [sample_of(field, version) for field in known.fields]
     if any(array is None for array in sample):
         return None
     names = [field.name for field in known.fields]
@@ -96,8 +96,12 @@ def _estimate(filter: pc.Expression, version: OpenVersion) -> Selectivity | None
     return Selectivity(int(counts.sum()) / len(passed), 1 - np.count_nonzero(counts) / _RUNS)
 
 
-def _is_large(version: OpenVersion) -> bool:
-    """Whether a version has many rows, in large fragments that are read without waiting."""
+def is_large(version: OpenVersion) -> bool:
+    """Whether a version has many rows, in large fragments that are read without waiting.
+
+    Args:
+        version: The version.
+    """
     rows, fragments = version.manifest.num_rows or 0, len(version.readers)
     least = max(_MIN_ROWS, fragments * _MIN_FRAGMENT_ROWS)
     return version.files.store.is_local and rows >= least
@@ -122,8 +126,16 @@ def _has_plain_values(field: Field) -> bool:
     return not (is_nested or isinstance(kind, pa.BaseExtensionType) or is_row_metadata(field))
 
 
-def _sample_of(field: Field, version: OpenVersion) -> pa.Array | None:
-    """Return values of a column, at the same places for all columns; None for long ones."""
+def sample_of(field: Field, version: OpenVersion) -> pa.Array | None:
+    """Return values of a column, at the same places for all columns; None for long ones.
+
+    Args:
+        field: The column.
+        version: The version that has it.
+
+    Raises:
+        LanceError: They cannot be read.
+    """
     samples = _BY_VERSION.of(version).samples
     return samples.get(field.id, lambda: _read_sample(field, version), _cost)
 

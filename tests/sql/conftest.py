@@ -13,6 +13,7 @@ from duckdb_adapter.sources import (
     column_values,
     extremes,
     groups,
+    joined_keys,
     kept_rows,
     limits,
     top_n,
@@ -49,7 +50,7 @@ def no_rows_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 def any_table_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done for long tables is done for short ones, too."""
     monkeypatch.setattr(column_values, "MIN_ROWS", 10)
-    for module in (unpushed_filters, groups, top_n):
+    for module in (unpushed_filters, groups, joined_keys, top_n):
         monkeypatch.setattr(module, "_MIN_ROWS", 10)
     monkeypatch.setattr(limits, "_MIN_SKIPPED", 10)
 
