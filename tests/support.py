@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
 import os
 import shutil
 import struct
@@ -18,7 +20,7 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from lancefs.proto import table_pb2
-from lancefs.storage import Store
+from lancefs.storage import Store, private_folder
 from lancefs.table.refs import Ref
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -38,6 +40,20 @@ Tune = Callable[..., None]
 def examples(number: int) -> int:
     """How many examples a test draws: so many in `make test-slow`, a third in `make test`."""
     return number if "LANCEFS_ALL_EXAMPLES" in os.environ else max(number // 3, min(number, 8))
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the warnings that were logged."""
+    return [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
+
+
+def fill_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have folders that nobody else can write take no more files."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(private_folder.os, "replace", full)
 
 
 @dataclass(frozen=True)

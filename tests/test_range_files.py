@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import logging
 import os
 import shutil
 import subprocess
@@ -17,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from support import fill_disk, warnings_of
 
 import lancefs
 from lancefs.scan import fragment_ranges, range_files, value_ranges
 from lancefs.scan.stats import ScanStats
-from lancefs.storage import private_folder
 
 FRAGMENTS, ROWS = 20, 10
 FILTER = "n = 77"
@@ -56,10 +54,6 @@ def read(table: str, filter: str = FILTER) -> tuple[pa.Table, ScanStats]:
 def file_of(kept: Path) -> Path:
     (found,) = kept.iterdir()
     return found
-
-
-def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
 
 
 def test_a_second_process_passes_over_fragments(table: str, kept: Path) -> None:
@@ -198,10 +192,7 @@ def test_a_folder_that_others_can_write_is_not_used(
 def test_a_full_disk_costs_time_alone(
     table: str, kept: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(private_folder.os, "replace", full)
+    fill_disk(monkeypatch)
     assert read(table)[0]["n"].to_pylist() == [77]
     assert any("No space left on device" in said for said in warnings_of(caplog))
     assert list(kept.iterdir()) == []

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import logging
 import os
 import stat
 import struct
@@ -17,6 +15,7 @@ import lance
 import pyarrow as pa
 import pytest
 from leaks import forget_views
+from support import fill_disk, warnings_of
 
 from lancefs.errors import ReadFailed
 from lancefs.filesystem import LanceFileSystem
@@ -74,10 +73,6 @@ def sealed(content: bytes) -> bytes:
 
 def content_of(path: Path) -> bytes:
     return path.read_bytes()[len(MAGIC) + 32 :]
-
-
-def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
 
 
 FORGED: dict[str, Callable[[bytes], bytes]] = {
@@ -245,10 +240,7 @@ def test_a_full_disk_costs_time_alone(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(private_folder.os, "replace", full)
+    fill_disk(monkeypatch)
     fs = fresh(table, kept)
     assert fs.cat(PATH) == whole
     assert fs.cat("versions/1/columns/text.arrow").startswith(b"ARROW1")
