@@ -1,8 +1,8 @@
-"""The interface of the reader of a data file of any format."""
+"""The interface of the reader of a data file of any format, and reading fields one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -10,7 +10,8 @@ import pyarrow as pa
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.fields import Field
 from lancefs.datafile.v2_1.leaf_columns import FetchedRows, LeafField
-from lancefs.storage import Reads
+from lancefs.errors import locating
+from lancefs.storage import Reads, together
 
 if TYPE_CHECKING:
     from lancefs.datafile.row_sizes import PageSizes
@@ -66,3 +67,27 @@ class FieldReader(Protocol):
     def page_sizes(self, fields: Sequence[Field]) -> Sequence[Sequence[PageSizes]]:
         """Return the sizes of the pages of each field's columns."""
         ...
+
+
+ReadField = Callable[[Field, Sequence[RowRange]], Reads[pa.Array]]
+
+
+def read_fields(
+    read: ReadField, url: str, fields: Sequence[Field], ranges: Sequence[RowRange]
+) -> Reads[list[pa.Array]]:
+    """Read the same rows of several fields, in the same rounds of requests.
+
+    Args:
+        read: Reads one field.
+        url: The file, for error messages, which also name the field.
+        fields: The fields.
+        ranges: Rows of the file, ascending and disjoint.
+    """
+    return (yield from together([_read_field(read, url, field, ranges) for field in fields]))
+
+
+def _read_field(
+    read: ReadField, url: str, field: Field, ranges: Sequence[RowRange]
+) -> Reads[pa.Array]:
+    with locating(url, field.name):
+        return (yield from read(field, ranges))

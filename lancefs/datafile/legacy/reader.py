@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange, offsets_of
 from lancefs.datafile.buffers import to_arrow_numbers
+from lancefs.datafile.field_reader import read_fields
 from lancefs.datafile.fields import Field
-from lancefs.datafile.fieldwise import read_fields
 from lancefs.datafile.legacy import encodings
 from lancefs.datafile.legacy.encodings import DictionaryValues, LegacyColumn, read_spans
 from lancefs.datafile.legacy.footer import PageTable, Tail, read_footer

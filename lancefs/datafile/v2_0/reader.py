@@ -19,8 +19,8 @@ from lancefs.datafile.arrays import bitmap, nulls, to_arrow
 from lancefs.datafile.blocks import FixedWidth, RowRange, VariableWidth
 from lancefs.datafile.buffers import join_bytes
 from lancefs.datafile.container import ColumnPages, Container, Page
+from lancefs.datafile.field_reader import read_fields
 from lancefs.datafile.fields import CacheByFields, Field
-from lancefs.datafile.fieldwise import read_fields
 from lancefs.datafile.outlines import zeros
 from lancefs.datafile.packed_structs import stored_field, without_dropped
 from lancefs.datafile.page_ranges import by_page, check_column_rows, join_arrays
