@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from lancefs.errors import NoSuchPath
 from lancefs.filesystem import LanceFileSystem
 from lancefs.masking import mask_secrets
-from lancefs.serve.files import answer_file, is_file_name
+from lancefs.serve.files import Sending, answer_file, is_file_name
 from lancefs.serve.guard import METHODS, Guard
 from lancefs.serve.listings import Entry, list_directory
 from lancefs.serve.refusals import is_expected, message_of, refusal, status_of
@@ -132,7 +132,7 @@ class Site:
         self._tables = tables
         self._pages = pages
         self._tell = tell
-        self._threads = anyio.CapacityLimiter(THREADS)
+        self._sending = Sending(anyio.CapacityLimiter(THREADS), self._refuse, self._note)
         places = [(table.place, name) for name, table in tables.items() if table.place.strip("/")]
         # The longest first: a place may begin with another one.
         self._places = dict(sorted(places, key=lambda one: -len(one[0])))
@@ -142,7 +142,7 @@ class Site:
         request = Request(scope)
         work = partial(self._answer, request)
         try:
-            answer = await anyio.to_thread.run_sync(work, limiter=self._threads)
+            answer = await anyio.to_thread.run_sync(work, limiter=self._sending.threads)
         except Exception as error:  # one answer, not the server, as in `main` one command
             answer = self._refuse(error)
         await answer(scope, receive, send)
@@ -166,7 +166,7 @@ class Site:
         fs, headers = self._tables[name].fs, dict(request.headers)
         if request.method == "HEAD":
             headers.pop("range", None)  # which is of GET alone (RFC 9110, section 14.2)
-        answer = partial(answer_file, fs, path, headers, self._threads, self._refuse, self._note)
+        answer = partial(answer_file, fs, path, headers, self._sending)
         if not has_slash and is_file_name(path):
             with suppress(IsADirectoryError):  # a tag may have such a name, too
                 return answer()  # to ask what it is would list a remote table once more

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -33,10 +33,19 @@ PART = 1024 * 1024
 # Seconds after which a client that takes nothing is given up.
 _STALLED = 120
 
-# Returns the answer for an error that comes before any bytes.
-Refuse: TypeAlias = Callable[[Exception], Response]
-# Tells whoever runs the server of an error that cuts an answer short.
-OnError: TypeAlias = Callable[[Exception], None]
+
+class Sending(NamedTuple):
+    """What sends the answers of an application.
+
+    Attributes:
+        threads: Limits the threads that read.
+        refuse: Returns the answer for an error that comes before any bytes.
+        on_error: Is called with an error that comes when an answer has begun.
+    """
+
+    threads: anyio.CapacityLimiter
+    refuse: Callable[[Exception], Response]
+    on_error: Callable[[Exception], None]
 
 
 def is_file_name(path: str) -> bool:
@@ -45,12 +54,7 @@ def is_file_name(path: str) -> bool:
 
 
 def answer_file(
-    fs: LanceFileSystem,
-    path: str,
-    headers: Mapping[str, str],
-    threads: anyio.CapacityLimiter,
-    refuse: Refuse,
-    on_error: OnError,
+    fs: LanceFileSystem, path: str, headers: Mapping[str, str], sending: Sending
 ) -> ASGIApp:
     """Open a file, and return the answer that sends what a request wants of it.
 
@@ -58,9 +62,7 @@ def answer_file(
         fs: The tree of a table.
         path: The file.
         headers: The headers of the request.
-        threads: Limits the threads that read.
-        refuse: Returns the answer for an error that comes before any bytes.
-        on_error: Is called with an error that comes when the answer has begun.
+        sending: What sends the answer.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -72,19 +74,14 @@ def answer_file(
         return Response(status_code=304, headers=_headers(etag)) if is_asked else _other(etag)
     file: ViewFile | ForwardFile = fs.open(path, "rb")
     try:
-        return _answer(file, path, headers, threads, refuse, on_error)
+        return _answer(file, path, headers, sending)
     except BaseException:
         file.close()
         raise
 
 
 def _answer(
-    file: ViewFile | ForwardFile,
-    path: str,
-    headers: Mapping[str, str],
-    threads: anyio.CapacityLimiter,
-    refuse: Refuse,
-    on_error: OnError,
+    file: ViewFile | ForwardFile, path: str, headers: Mapping[str, str], sending: Sending
 ) -> ASGIApp:
     """Return the answer that sends an open file, which the answer closes."""
     etag = f'"{file.ukey}"'
@@ -94,7 +91,7 @@ def _answer(
     about = _headers(etag) | {"Content-Type": _TYPES[f".{path.rpartition('.')[2]}"]}
     if isinstance(file, ForwardFile):
         about["Accept-Ranges"] = "none"
-        return FileAnswer(file, None, 200, about, threads, refuse, on_error)
+        return FileAnswer(file, None, 200, about, sending)
     about["Accept-Ranges"] = "bytes"
     size = int(file.size)
     try:
@@ -111,7 +108,7 @@ def _answer(
         about["Content-Range"] = f"bytes {span.start}-{span.end - 1}/{size}"
     status, span = (200, ByteSpan(0, size)) if span is None else (206, span)
     about["Content-Length"] = str(span.end - span.start)
-    return FileAnswer(file, span, status, about, threads, refuse, on_error)
+    return FileAnswer(file, span, status, about, sending)
 
 
 def _other(etag: str) -> Response:
@@ -136,9 +133,7 @@ class FileAnswer:
         span: What is sent of it; None for a stream, to its end.
         status: The status of HTTP.
         headers: The headers of the answer.
-        threads: Limits the threads that read.
-        refuse: Returns the answer for an error that comes before any bytes.
-        on_error: Is called with the error that cuts the answer short.
+        sending: What sends it.
     """
 
     def __init__(
@@ -147,17 +142,13 @@ class FileAnswer:
         span: ByteSpan | None,
         status: int,
         headers: Mapping[str, str],
-        threads: anyio.CapacityLimiter,
-        refuse: Refuse,
-        on_error: OnError,
+        sending: Sending,
     ) -> None:
         self._file = file
         self._span = span
         self._status = status
         self._headers = headers
-        self._threads = threads
-        self._refuse = refuse
-        self._on_error = on_error
+        self._sending = sending
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer until its end, an error, or the client goes away."""
@@ -175,7 +166,7 @@ class FileAnswer:
         try:
             first = b"" if scope["method"] == "HEAD" else await anext(parts, b"")
         except Exception as error:
-            await self._refuse(error)(scope, receive, send)
+            await self._sending.refuse(error)(scope, receive, send)
             return
         headers = [(name.lower().encode(), one.encode()) for name, one in self._headers.items()]
         await send({"type": "http.response.start", "status": self._status, "headers": headers})
@@ -188,7 +179,7 @@ class FileAnswer:
                 await _send_part(send, part)
             await send({"type": "http.response.body", "body": b""})
         except Exception as error:  # the answer has begun: all that is left is to cut it short
-            self._on_error(error)
+            self._sending.on_error(error)
 
     async def _parts(self) -> AsyncIterator[bytes]:
         """Yield the bytes part by part; the next one is read when the last one was taken."""
@@ -205,7 +196,7 @@ class FileAnswer:
 
     async def _in_thread(self, work: Callable[[], bytes | None]) -> bytes | None:
         """Call a function in a thread; the call ends even if the request is given up meanwhile."""
-        return await anyio.to_thread.run_sync(work, limiter=self._threads)
+        return await anyio.to_thread.run_sync(work, limiter=self._sending.threads)
 
 
 async def _send_part(send: Send, part: bytes) -> None:
