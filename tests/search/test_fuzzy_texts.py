@@ -231,6 +231,24 @@ def test_a_walk_finds_what_a_list_has(tmp_path: Path) -> None:
             assert listed.similar(query, most) == expected
 
 
+def test_tokens_that_a_list_has_many_times_are_looked_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A few bytes of a damaged file may stand for millions of tokens."""
+    asked: list[str] = []
+    matches = FuzzyWord.matches
+
+    def note(word: FuzzyWord, token: str) -> bool:
+        asked.append(token)
+        return matches(word, token)
+
+    monkeypatch.setattr(FuzzyWord, "matches", note)
+    words = ["horse", "house", None, "a house", "mouse", "ho"] * 20_000
+    listed = ListedTokens(pa.array(words), pa.array(range(len(words)), pa.uint32()))
+    assert listed.similar(FuzzyWord("house", 1, 0), 50) == ["horse", "house", "mouse"]
+    assert len(asked) == 3
+
+
 def test_a_walk_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A map of 40 levels whose nodes all lead to the next one by two letters has 2^40 words."""
     data = bytearray(struct.pack("<QQ", 3, 0))

@@ -64,6 +64,12 @@ class FuzzyWord:
         self._work = 0
 
     @property
+    def lengths(self) -> tuple[int, int]:
+        """The characters that words like this one have, at least and at most."""
+        length = len(self._word)
+        return length - self._distance, length + self._distance
+
+    @property
     def start(self) -> int:
         """The state behind the prefix."""
         return 0

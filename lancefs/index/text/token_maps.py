@@ -88,12 +88,20 @@ class ListedTokens:
         return None if position < 0 else int(self._numbers[position].as_py())
 
     def similar(self, word: FuzzyWord, most: int) -> list[str]:
-        """Return the tokens that are like a word, at most so many: the first ones in order."""
+        """Return the tokens that are like a word, at most so many: the first ones in order.
+
+        Tokens of other lengths, and what a damaged file lists twice, are left out before they
+        become Python objects.
+        """
+        least, longest = word.lengths
+        lengths = pc.utf8_length(self._tokens)
+        is_near = pc.and_(pc.greater_equal(lengths, least), pc.less_equal(lengths, longest))
+        near = pc.unique(self._tokens.filter(is_near))
         found = (
             token
-            for start in range(0, len(self._tokens), _LISTED)
-            for token in self._tokens.slice(start, _LISTED).to_pylist()
-            if token is not None and word.matches(token)
+            for start in range(0, len(near), _LISTED)
+            for token in near.slice(start, _LISTED).to_pylist()
+            if word.matches(token)
         )
         return heapq.nsmallest(most, found)
 
