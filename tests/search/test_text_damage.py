@@ -170,10 +170,11 @@ def test_where_positions_have_another_type_the_texts_are_read(
     assert "osition" in caplog.text
 
 
+@pytest.mark.parametrize("layout", ["stream", "lists"])
 def test_positions_of_few_bytes_take_no_gigabytes(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, layout: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A byte of a stream stands for 128 positions, all at the beginning of a document."""
+    """Few bytes stand for 128 positions, all at the beginning of a document."""
     path = tmp_path / "t.lance"
     texts = pa.table({"id": [0, 1], "t": ["alpha beta", "alpha beta"]})
     write(path, texts, with_position=True)
@@ -187,8 +188,12 @@ def test_positions_of_few_bytes_take_no_gigabytes(
         row["_posting"] = [row["_posting"][0][:4] + b"\0\1" + number + number]
         row[STREAM], row[OFFSETS] = bytes(2 * groups), [0]
     forged = pa.Table.from_pylist(rows, schema=table.schema)
+    if layout == "lists":
+        blocks = [(128 * groups).to_bytes(4, "little"), *[bytes(5)] * groups]
+        forged = forged.drop_columns([STREAM, OFFSETS])
+        forged = forged.append_column("_position", pa.array([[blocks] * 2] * len(rows), BLOCKS))
     file.unlink()
-    with LanceFileWriter(str(file), table.schema.with_metadata(metadata)) as writer:
+    with LanceFileWriter(str(file), forged.schema.with_metadata(metadata)) as writer:
         writer.write_batch(forged)
     rewrite_index_section(path, lambda section: section.indices[0].ClearField("files"))
     found = ours(str(path), PhraseQuery("alpha beta", "t"))

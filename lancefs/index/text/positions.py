@@ -108,6 +108,10 @@ class PositionsReader:
 
     def _lists(self, lists: pa.Array, frequencies: Numbers32) -> Array:
         """Return the differences of places that are stored document by document."""
+        # A page may repeat blocks of few bytes, each of which stands for a group; the places of a
+        # document are arrays of their own before they are joined.
+        size = 2 * _POSITION_BYTES * int(frequencies.sum(dtype=np.int64))
+        self._reader.allow(size, lists.nbytes)
         documents = _blocks_of(lists).to_pylist()
         if len(documents) != len(frequencies):
             raise CorruptFile(
