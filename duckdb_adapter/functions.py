@@ -8,9 +8,10 @@ name, back quotes stand for double quotes, which mean something to `query_table`
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,9 +26,14 @@ from duckdb_adapter.searches import Arguments
 from duckdb_adapter.sources.unions import TableUnion
 from duckdb_adapter.storage import GivenStorage, Storage
 from lancefs.lance_dataset import LanceDataset
+from lancefs.table.per_version import PerVersion
 from lancefs.table.row_metadata import ROW_ID, ROW_METADATA
 
 FunctionRows: TypeAlias = LanceDataset | TableUnion | pa.Table
+
+# Answers that relations of Python hold, by what was asked of the version: DuckDB asks when a
+# relation is made, and each time that it is run.
+_HELD = PerVersion[WeakValueDictionary[Hashable, pa.Table]](lambda _: WeakValueDictionary())
 
 # What stands before the name in DuckDB's message that there is no such table.
 _NO_TABLE = ("Table with name ", 'Table with name "')
@@ -224,7 +230,35 @@ def _changes(arguments: Arguments, storage: Storage) -> pa.Table:
             "lance_changes: the version to start from was expected, as in "
             "lance_changes('t.lance', 3) or lance_changes('t.lance', 3, 7)"
         )
-    return readable_table(_open(arguments, storage).dataset.changes(since, until))
+    dataset = _open(arguments, storage).dataset
+    if isinstance(since, str) or isinstance(until, str):  # a tag may be moved meanwhile
+        return readable_table(dataset.changes(since, until))
+    return _held(
+        dataset, ("changes", since, until), lambda: readable_table(dataset.changes(since, until))
+    )
+
+
+def _versions(arguments: Arguments, storage: Storage) -> pa.Table:
+    table = _open(arguments, storage)
+    dataset = table.dataset
+    # Versions may be cleaned up, and tags moved, while the newest version stays.
+    asked = "versions", tuple(dataset.versions()), tuple(dataset.tags().values())
+    return _held(dataset, asked, lambda: metadata.versions(table))
+
+
+def _held(dataset: LanceDataset, asked: Hashable, answer: Callable[[], pa.Table]) -> pa.Table:
+    """Return the answer that a relation holds, or find it.
+
+    Args:
+        dataset: The version.
+        asked: All that the answer depends on, beside the version.
+        answer: Finds the answer.
+    """
+    held = _HELD.of(dataset.opened)
+    found = held.get(asked)
+    if found is None:
+        found = held[asked] = answer()
+    return found
 
 
 def _about(
@@ -236,7 +270,12 @@ def _about(
 def _searched(
     search: Callable[[LanceDataset, Arguments], pa.Table],
 ) -> Callable[[Arguments, Storage], FunctionRows]:
-    return lambda arguments, storage: search(_open(arguments, storage).dataset, arguments)
+    def answer(arguments: Arguments, storage: Storage) -> pa.Table:
+        dataset = _open(arguments, storage).dataset
+        asked = search.__name__, storage.use_index, json.dumps(arguments)
+        return _held(dataset, asked, lambda: search(dataset, arguments))
+
+    return answer
 
 
 _REF = ("version", "tag", "branch", "as_of")
@@ -312,7 +351,7 @@ FUNCTIONS = (
         ("path", "branch", "storage_options"),
         "The versions of a Lance table, oldest first",
         "FROM lance_versions('t.lance')",
-        _about(metadata.versions),
+        _versions,
     ),
     Function(
         "lance_refs",
