@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from duckdb_adapter.errors import UnsupportedDuckDB
 from duckdb_adapter.extension import remember_lake
 from duckdb_adapter.lakes import Lake
-from duckdb_adapter.storage import GivenStorage, Storage
+from duckdb_adapter.storage import GivenStorage, Storage, checked_options
 from duckdb_adapter.wrap import LanceConnection
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def attach(
 
     Raises:
         NotALanceTable: There is no table in the folder.
+        TypeError: `storage_options` is no mapping.
         UnsupportedDuckDB: The connection knows nothing of Lance tables.
     """
     import duckdb
@@ -48,7 +49,7 @@ def attach(
     if storage_options is None and isinstance(connection, LanceConnection):
         storage: Storage = connection.storage()
     else:
-        storage = GivenStorage(storage_options)
+        storage = GivenStorage(checked_options(storage_options))
     lake = Lake(os.fspath(folder), as_, storage)
     try:
         names = lake.attach(connection)

@@ -20,7 +20,7 @@ from duckdb_adapter.queries.parsing import parse_soon
 from duckdb_adapter.registration import WHICH, Registration, wanting_names
 from duckdb_adapter.releases import require_known_api
 from duckdb_adapter.replacement_scan import Claim, ReplacementScan
-from duckdb_adapter.storage import GivenStorage, Storage
+from duckdb_adapter.storage import GivenStorage, Storage, checked_options
 from lancefs.table.base_paths import BaseRules, as_rules
 
 if TYPE_CHECKING:
@@ -34,6 +34,11 @@ _HOME = "_lancefs_registration"
 # Folders that are attached, by the database and their names in lower case.
 _lakes: dict[tuple[int, str], Lake] = {}
 _scan = ReplacementScan()
+
+_NO_CONNECTION = (
+    ": install() takes no connection and comes before duckdb.connect(); over a connection that is "
+    "open, there is duckdb_adapter.wrap(connection)"
+)
 
 
 def install(
@@ -54,13 +59,13 @@ def install(
         use_index: Whether filters may be looked up in the indices of tables.
 
     Raises:
+        TypeError: `storage_options` is no mapping, but a connection, for instance.
         UnsupportedDuckDB: DuckDB is older than 2.0, or newer than what this release knows;
             `connect` and `wrap` work with it all the same.
     """
+    options = checked_options(storage_options, hint=_NO_CONNECTION)
     registration = _registered()
-    registration.storage = GivenStorage(
-        dict(storage_options or {}), as_rules(base_rules), use_index
-    )
+    registration.storage = GivenStorage(options, as_rules(base_rules), use_index)
     registration.active = True
     parse_soon()
 

@@ -13,7 +13,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from roads import EACH_INTERFACE
+from roads import EACH_INTERFACE, needs_install
 from support import rewrite_manifest
 
 import duckdb_adapter
@@ -168,3 +168,22 @@ def test_rules_that_make_no_sense_are_refused_where_they_are_given() -> None:
         duckdb_adapter.connect(base_rules={"follow": "nothing"})
     with pytest.raises(TypeError, match=r"base_rules is a str; lancefs\.BaseRules"):
         duckdb_adapter.wrap(duckdb.connect(), base_rules="any")  # type: ignore[arg-type]
+
+
+@needs_install
+def test_a_connection_that_install_is_given_is_told_of_wrap() -> None:
+    expected = r"storage_options is a DuckDBPyConnection; .* takes no connection .*wrap\("
+    with duckdb.connect() as connection, pytest.raises(TypeError, match=expected):
+        duckdb_adapter.install(connection)  # type: ignore[arg-type]
+
+
+def test_storage_options_that_are_no_mapping_are_refused(con: Any, tmp_path: Path) -> None:
+    secret: Any = "key=s3cr3t"
+    refusal = r"^storage_options is a str; a mapping was expected$"
+    lance.write_dataset(pa.table({"a": [1]}), str(tmp_path / "t.lance"))
+    with pytest.raises(TypeError, match=refusal):
+        duckdb_adapter.connect(storage_options=secret)
+    with duckdb.connect() as connection, pytest.raises(TypeError, match=refusal):
+        duckdb_adapter.wrap(connection, secret)
+    with pytest.raises(TypeError, match=refusal):
+        duckdb_adapter.attach(con, tmp_path, as_="lake", storage_options=secret)
