@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, time, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -155,3 +155,35 @@ def test_dictionary_encoded_columns_are_filtered(tmp_path: Path, name: str) -> N
         scan = table.scanner(columns=["id", name], filter=filter, dictionary_columns=encoded)
         most = 9 if "id" in text else 60
         assert scan.to_table()["id"].to_pylist() == list(range(0, most, 3))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("seconds = micros", [1]),
+        ("seconds < micros", [0, 2]),
+        ("seconds = '2026-01-01 00:00:00.5'", []),
+        ("seconds < timestamp '2026-01-01 00:00:00.5'", [0, 1, 2]),
+        ("seconds not in ('2026-01-01 00:00:00.5')", [0, 1, 2]),
+        ("cast(micros as timestamp(0)) = timestamp '2026-01-01'", [0, 1]),
+        ("cast(price as int) = 1", [1, 2]),
+        ("cast(price as int) > 1", []),
+        ("cast(price as decimal(5, 1)) in (1.8, -1.3)", [0, 2]),
+    ],
+)
+def test_values_are_compared_exactly_where_pylance_drops_digits(
+    tmp_path: Path, text: str, expected: list[int]
+) -> None:
+    new_year = datetime(2026, 1, 1)
+    micros = [new_year + timedelta(microseconds=5), new_year, new_year + timedelta(days=1)]
+    rows = pa.table(
+        {
+            "row": range(3),
+            "seconds": pa.array([new_year] * 3, pa.timestamp("s")),
+            "micros": pa.array(micros, pa.timestamp("us")),
+            "price": pa.array([Decimal("-1.25"), Decimal("1.00"), Decimal("1.75")]),
+        }
+    )
+    lance.write_dataset(rows, tmp_path / "t.lance")
+    table = lancefs.open(tmp_path / "t.lance")
+    assert table.to_table(columns=["row"], filter=text)["row"].to_pylist() == expected
