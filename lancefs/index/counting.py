@@ -21,6 +21,7 @@ from lancefs.index.opened import OpenSegment
 from lancefs.index.predicates import AllOf, ColumnTest, Predicate, UnfitTest, is_exact, tests_of
 from lancefs.index.row_sets import offsets_by_fragment
 from lancefs.index.segments import IndexSegment
+from lancefs.index.zonemap import ZoneMap
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.row_metadata import OFFSET_BITS
 
@@ -65,7 +66,7 @@ def count_rows(indices: TableIndices, predicate: Predicate, reader_of: ReaderOf)
         reader_of: Returns the reader of a fragment.
 
     Returns:
-        None if BITMAP, LABEL_LIST and BTREE indices do not tell, or a scan is quicker.
+        None if BITMAP, LABEL_LIST, BTREE and ZONEMAP indices do not tell, or a scan is quicker.
     """
     if not is_exact(predicate):
         return None
@@ -91,9 +92,36 @@ class _Counting:
         """Count the rows that pass a predicate; None if indices do not tell."""
         if not isinstance(predicate, ColumnTest):
             return self._count_joined(predicate)
+        missing = self._count_missing(predicate) if _is_of_missing(predicate) else None
+        if missing is not None:
+            return missing
         plans = self._plans(predicate, _TALLIES_SHARE)
         counts = (self._count_tested(plan, predicate) for plan in plans)
         return next((counted for counted in counts if counted is not None), None)
+
+    def _count_missing(self, test: ColumnTest) -> Count | None:
+        """Count missing values by zones, in fragments without deleted rows; None without any."""
+        rows, counted = 0, set[int]()
+        for index in self.indices.over(test.field_id):
+            plan = plan_with(self.indices, index, test) if index.kind == "ZoneMap" else None
+            if plan is None or not plan.covers_once:
+                continue
+            for segment, opened, _ in plan.segments:
+                counts = self.indices.coverage.row_counts(segment)
+                if counts is None or not isinstance(opened, ZoneMap):
+                    continue
+                whole = counts[1] == 0
+                fragments = segment.covered[whole]
+                try:
+                    zoned, missing = opened.missing_in(fragments, counts[0][whole])
+                except BROKEN as error:
+                    self.indices.give_up(segment, error)
+                    continue
+                rows += missing
+                counted.update(fragments[zoned].tolist())
+            if counted:
+                return Count(rows, frozenset(counted))
+        return None
 
     def _plans(self, test: ColumnTest, share: float) -> Iterator[Plan]:
         """Yield how the indices over a column answer a test exactly, the quickest one first.
@@ -327,6 +355,12 @@ class _Counting:
             return None
         addresses = self.indices.coverage.addresses_of(segment, numbers, opened.entries)
         return offsets_by_fragment(addresses, segment.covered)
+
+
+def _is_of_missing(test: ColumnTest) -> bool:
+    """Tell whether all missing values pass a test, and no others."""
+    is_only = test.intervals is not None and not test.intervals
+    return is_only and test.keeps_null and test.contents_suffice
 
 
 def _check_offset(

@@ -46,6 +46,7 @@ class ZoneMap(Zones):
         if maxima.type != self.data_type:
             raise file.damage("bounds of one type were expected")
         counts = file.counts("null_count", nulls)
+        self._null_counts = counts
         self._has_null = counts > 0
         self._set_bounds(minima, maxima)
         # Zones with values and without bounds: of NaN only, or of types of which Lance has none.
@@ -72,6 +73,26 @@ class ZoneMap(Zones):
             wanted |= self._has_null
         zones: Ints = np.flatnonzero(wanted)
         return zones
+
+    def missing_in(self, fragments: Ints, rows: Ints) -> tuple[Mask, int]:
+        """Count the missing values of fragments of which all rows lie in zones.
+
+        Args:
+            fragments: Ids of fragments, ascending.
+            rows: How many rows each of them has, none of which is deleted.
+
+        Returns:
+            Which of the fragments lie in zones as a whole, and the missing values of these.
+
+        Raises:
+            CorruptFile: A zone misses more values than it has rows.
+        """
+        if (self._null_counts > self._lengths).any():
+            raise self._file.damage("more missing values than rows in a zone")
+        at, is_own = self._among(fragments)
+        zoned = np.bincount(at, self._lengths[is_own], len(fragments)) == rows
+        missing = np.bincount(at, self._null_counts[is_own], len(fragments))
+        return zoned, int(missing[zoned].sum())
 
     def _set_bounds(self, minima: pa.Array, maxima: pa.Array) -> None:
         """Keep the sort keys of the bounds, of zones that have any."""

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.arrays import numbers_of
-from lancefs.datafile.buffers import Ints, UInts
+from lancefs.datafile.buffers import Ints, Mask, UInts
+from lancefs.datafile.row_ranges import is_among
 from lancefs.errors import CorruptFile
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest
@@ -103,9 +104,17 @@ class Zones(ABC):
         Raises:
             CorruptFile: A fragment has more rows than its zones.
         """
-        fragments = (self._starts >> np.uint64(OFFSET_BITS)).astype(np.int64)
-        at = np.searchsorted(covered, fragments)
-        is_own = (at < len(covered)) & (covered[np.minimum(at, len(covered) - 1)] == fragments)
-        rows = np.bincount(at[is_own], self._lengths[is_own], len(covered))
+        at, is_own = self._among(covered)
+        rows = np.bincount(at, self._lengths[is_own], len(covered))
         if (rows < live_rows).any():
             raise CorruptFile(f"{self._file.url}: zones lack rows of the fragments they cover")
+
+    def _among(self, fragments: Ints) -> tuple[Ints, Mask]:
+        """Find the zones of some fragments, whose ids ascend.
+
+        Returns:
+            For each of these zones, the position of its fragment; and which zones they are.
+        """
+        numbers = (self._starts >> np.uint64(OFFSET_BITS)).astype(np.int64)
+        is_own = is_among(numbers, fragments)
+        return np.searchsorted(fragments, numbers[is_own]), is_own

@@ -72,3 +72,34 @@ def test_rows_in_zones_are_those_of_a_scan(path: Path, filter: str, index: str) 
 
 def test_most_of_a_table_is_scanned_without_its_zones(path: Path) -> None:
     assert "scanned quicker" in lancefs.open(path).scanner(filter="n > 20000").explain()
+
+
+@pytest.mark.parametrize("stable", [False, True], ids=["addresses", "stable ids"])
+def test_missing_values_are_counted_by_zones(tmp_path: Path, stable: bool) -> None:
+    """Rows are read only of the fragment that lost some."""
+    path = tmp_path / "t.lance"
+    table = pa.table({"id": np.arange(60_000), "n": pa.array([None, 1, 2] * 20_000, pa.int64())})
+    lance.write_dataset(
+        table, path, max_rows_per_file=20_000, enable_stable_row_ids=stable
+    ).create_scalar_index("n", "ZONEMAP")
+    lance.write_dataset(table.slice(0, 9000), path, mode="append")
+    lance.dataset(path).optimize.optimize_indices(num_indices_to_merge=0)
+    lance.dataset(path).delete("id BETWEEN 25000 AND 25500")
+    dataset = lancefs.open(path)
+    for filter in ("n IS NULL", "n IS NULL AND id > 3", "n IS NULL OR n = 2", "NOT n IS NOT NULL"):
+        expected = dataset.count_rows(filter, use_index=False)
+        assert dataset.count_rows(filter) == expected
+        assert lance.dataset(path).count_rows(filter) == expected
+    scanner = dataset.scanner(filter="n IS NULL")
+    assert scanner.count_rows() == 23_000 - 167
+    assert scanner.stats.rows_decoded == 20_000
+
+
+def test_members_of_missing_structs_are_missing(tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    members = pa.array([None, {"a": None}, {"a": 1}, {"a": 2}] * 5000)
+    lance.write_dataset(pa.table({"st": members}), path)
+    lance.dataset(path).create_scalar_index("st.a", "ZONEMAP")
+    scanner = lancefs.open(path).scanner(filter="st.a IS NULL")
+    assert scanner.count_rows() == 10_000
+    assert scanner.stats.rows_decoded == 0

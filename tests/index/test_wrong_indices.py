@@ -300,6 +300,7 @@ def test_rows_of_fragments_that_left_an_index_are_no_damage(
         ("fragment_id", lambda numbers: [7, *numbers[1:]], "lack rows"),
         ("min", lambda values: [9999, *values[1:]], "ends before it begins"),
         ("max", lambda values: [None, *values[1:]], "one bound"),
+        ("null_count", lambda counts: [9999, *counts[1:]], "more missing values than rows"),
     ],
 )
 def test_zones_that_cannot_be_are_not_used(
