@@ -94,6 +94,20 @@ def test_rows_and_scores_are_those_of_pylance(tables: Callable[[str], str], layo
     assert_agrees(tables(layout), QUERIES)
 
 
+@pytest.mark.parametrize("layout", ["v2 with positions", "v3 with positions"])
+def test_scores_of_long_texts_are_those_of_pylance(tmp_path: Path, layout: str) -> None:
+    """Lengths are rounded in blocks of 256 documents; the average of all is exact."""
+    draw = np.random.default_rng(6)
+    words = np.array(["house", "running", *(f"word{number}" for number in range(300))])
+    texts = [" ".join(draw.choice(words, length)) for length in draw.integers(1, 150, 900)]
+    table = pa.table({"id": np.arange(len(texts)), "t": texts})
+    path = write(tmp_path / "t.lance", table.slice(0, 800), **LAYOUTS[layout])
+    queries = [*QUERIES[:4], *PHRASES[:3], *JOINED[:3]]
+    assert_agrees(path, queries)
+    lance.write_dataset(table.slice(800), path, mode="append")
+    assert_agrees(path, ["house", "word250 running"])
+
+
 @pytest.mark.parametrize("layout", [name for name in LAYOUTS if "positions" in name])
 def test_phrases_are_found_where_positions_are_stored(
     tables: Callable[[str], str], layout: str

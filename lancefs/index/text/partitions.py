@@ -19,7 +19,7 @@ from lancefs.index.files import IndexReader
 from lancefs.index.text.fuzzy import FuzzyWord
 from lancefs.index.text.positions import PositionsReader, WordPlaces
 from lancefs.index.text.postings import Numbers32, PostingFormat, Postings, decode_postings
-from lancefs.index.text.scoring import Scores, length_norms
+from lancefs.index.text.scoring import Scores, length_norms, rounded_lengths
 from lancefs.index.text.token_maps import ListedTokens, TokenMap, TransducerTokens
 from lancefs.storage.budget_cache import BudgetCache
 
@@ -116,6 +116,7 @@ class TextPartition:
         tokens: The numbers of tokens.
         postings: The postings of each number.
         key: Tells the partition from any other one.
+        rounds_lengths: Whether scores count rounded lengths; the average is of exact ones.
     """
 
     def __init__(
@@ -125,9 +126,10 @@ class TextPartition:
         tokens: TokenMap,
         postings: PostingsFile,
         key: object,
+        rounds_lengths: bool = False,
     ) -> None:
         self.row_numbers = row_numbers
-        self.lengths = lengths
+        self.lengths = rounded_lengths(lengths) if rounds_lengths else lengths
         self.total_tokens = int(lengths.sum(dtype=np.uint64))
         self._tokens = tokens
         self._postings = postings

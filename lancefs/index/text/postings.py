@@ -25,6 +25,8 @@ _WORD = 4  # bytes
 # Documents of a block -> bytes before the first document; only small blocks have a score.
 _SCORE = {128: 4, 256: 0}
 BLOCK_SIZES = tuple(_SCORE)
+# Where blocks have so many documents, Lance scores these by rounded lengths.
+ROUNDING_BLOCK_SIZE = 256
 # How the last block is stored.
 FIXED, VARINTS = "fixed32_v1", "varint_delta_v1"
 TAIL_CODECS = (FIXED, VARINTS)

@@ -54,6 +54,18 @@ class Statistics:
         return np.float32(self.tokens) / np.float32(max(1, self.documents))
 
 
+def rounded_lengths(lengths: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """Return lengths with their four highest bits alone, as indices with long blocks score them.
+
+    Args:
+        lengths: Tokens of each document.
+    """
+    bits = np.frexp(lengths.astype(np.float64))[1]
+    dropped = np.maximum(bits - 4, 0).astype(np.uint32)
+    rounded: npt.NDArray[np.uint32] = lengths >> dropped << dropped
+    return rounded
+
+
 def length_norms(lengths: npt.NDArray[np.uint32], average: np.float32) -> Scores:
     """Return what the length of each document adds to the divisor of its score.
 

@@ -32,7 +32,13 @@ from lancefs.index.text.partitions import (
     read_documents,
     read_tokens,
 )
-from lancefs.index.text.postings import BLOCK_SIZES, FIXED, TAIL_CODECS, PostingFormat
+from lancefs.index.text.postings import (
+    BLOCK_SIZES,
+    FIXED,
+    ROUNDING_BLOCK_SIZE,
+    TAIL_CODECS,
+    PostingFormat,
+)
 from lancefs.printable import get_logger
 from lancefs.storage import File, holding_tails
 from lancefs.storage.budget_cache import BudgetCache
@@ -193,9 +199,11 @@ def _partition(
     documents, tokens, postings = (IndexReader(file, files.max_memory) for file in own)
     rows, lengths = read_documents(documents)
     token_format = metadata.metadata.get("token_set_format", b"arrow").decode("utf-8", "replace")
-    blocks = BlockPostings(postings, _posting_format(metadata), len(rows))
+    format = _posting_format(metadata)
+    blocks = BlockPostings(postings, format, len(rows))
     token_map = read_tokens(tokens, token_format)
-    return TextPartition(rows, lengths, token_map, blocks, (key, number))
+    rounds_lengths = format.block_size == ROUNDING_BLOCK_SIZE
+    return TextPartition(rows, lengths, token_map, blocks, (key, number), rounds_lengths)
 
 
 def _partition_numbers(metadata: IndexReader) -> list[int]:
