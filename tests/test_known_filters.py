@@ -68,6 +68,17 @@ def test_a_text_is_parsed_once_for_an_open_dataset(
     assert parsed == ["id = 7"]
 
 
+def test_a_text_is_parsed_once_for_a_table_that_is_opened_again(
+    tmp_path: Path, parsed: list[str]
+) -> None:
+    where = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table({"id": [1, 2]}), where)
+    lance.write_dataset(pa.table({"id": [2, 3]}), where, mode="append")
+    assert [ids(lancefs.open(where, version=one), "id = 2") for one in (1, 2)] == [[2], [2, 2]]
+    assert ids(lancefs.open(where), "id = 2") == [2, 2]
+    assert parsed == ["id = 2"]
+
+
 def test_the_same_text_means_the_columns_of_its_own_table(path: str, tmp_path: Path) -> None:
     other = str(tmp_path / "other.lance")
     lance.write_dataset(pa.table({"id": ["7", "8"]}), other)
@@ -131,7 +142,7 @@ def test_what_is_kept_is_bounded(dataset: lancefs.LanceDataset, parsed: list[str
     most = known_filters._BYTES // known_filters._MIN_BYTES
     for number in range(2 * most):
         known_filter([f"id = {number}"], version)
-    kept: BudgetCache[Any, Any] = known_filters._BY_VERSION.of(version)
+    kept: BudgetCache[Any, Any] = known_filters._filters_of(version)
     assert 0 < len(kept.values()) < most
     long = "id = 7" + " " * known_filters._BYTES
     assert ids(dataset, long) == [7]

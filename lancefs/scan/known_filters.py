@@ -1,7 +1,8 @@
-"""A cache of parsed filters for each open version.
+"""A cache of parsed filters, by the columns that they name.
 
-The same question is often asked again and again of an open dataset. To parse a text, to check it
-against the columns and to see what indices can be asked took a quarter of the time of a look-up.
+The same question is often asked again and again of an open dataset, or of one that is opened for
+it. To parse a text, to check it against the columns and to see what indices can be asked took a
+quarter of the time of a look-up.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial, reduce
 from operator import and_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow.compute as pc
 
@@ -22,13 +23,14 @@ from lancefs.scan.expressions import ExpressionNode
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.members import outermost
 from lancefs.table.open_version import OpenVersion
-from lancefs.table.per_version import PerVersion
 
 if TYPE_CHECKING:
     from lancefs.index.predicates import Predicate
 
-# Bytes of filters that are kept for each version, and what each counts in addition to its text.
+# Bytes of filters that are kept for the columns of a version, and what each counts in addition to
+# its text; and for how many versions, as for parsed manifests.
 _BYTES, _MIN_BYTES = 32 * 1024, 256
+_MAX_VERSIONS = 64
 # Characters of expressions, which names of columns mostly lack.
 _SIGNS = frozenset("+-*/%()[]<>=|")
 
@@ -66,9 +68,7 @@ def known_filter(filters: Sequence[pc.Expression | str], version: OpenVersion) -
         TypeError: A filter is neither text nor an expression.
     """
     key = key_of(filters)
-    return _BY_VERSION.of(version).get(
-        key, lambda: _understand(filters, version), partial(_cost, key)
-    )
+    return _filters_of(version).get(key, lambda: _understand(filters, version), partial(_cost, key))
 
 
 def key_of(filters: Sequence[pc.Expression | str]) -> tuple[bytes | str, ...]:
@@ -200,6 +200,17 @@ def _has_set(root: ExpressionNode) -> bool:
     return False
 
 
-_BY_VERSION = PerVersion[BudgetCache[tuple[bytes | str, ...], KnownFilter]](
-    lambda _: BudgetCache(_BYTES)
-)
+_Filters: TypeAlias = BudgetCache[tuple[bytes | str, ...], KnownFilter]
+# By the columns, which stay alive, and by whether there are columns of row metadata beside them.
+_BY_COLUMNS: dict[tuple[int, bool], tuple[Sequence[Field], _Filters]] = {}
+
+
+def _filters_of(version: OpenVersion) -> _Filters:
+    """Return what is kept for the columns of a version, which is theirs when it is opened again."""
+    key = id(version.fields), version.is_fresh
+    known = _BY_COLUMNS.get(key)
+    if known is None:
+        if len(_BY_COLUMNS) >= _MAX_VERSIONS:
+            _BY_COLUMNS.clear()
+        known = _BY_COLUMNS.setdefault(key, (version.fields, BudgetCache(_BYTES)))
+    return known[1]

@@ -23,9 +23,11 @@ from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import expanding, reserve
 from lancefs.datafile.data_file import FieldReader, mapped_fields
 from lancefs.datafile.fields import Blobs, CacheByFields, Field, are_same
+from lancefs.datafile.found_columns import FoundColumns, find_once
 from lancefs.datafile.row_ranges import as_ranges, count_rows
+from lancefs.datafile.v2_1.point_reader import PointReader
 from lancefs.errors import CorruptFile
-from lancefs.forks import Lock
+from lancefs.forks import Lock, cached_property
 from lancefs.storage import File, run
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.deletions import read_deletions
@@ -83,10 +85,6 @@ class FragmentReader:
         self._readers: dict[DataFile, tuple[File, FieldReader]] = {}
         self._files: dict[tuple[int | None, str], File] = {}  # by base path and path
         self._deleted: Ints | None = None
-        # Keys are the ids of fields.
-        self._row_sizes: dict[tuple[int, ...], RowSizes] = {}
-        self._with_dictionaries: dict[tuple[int, ...], frozenset[int]] = {}
-        self._zipped: dict[tuple[int, ...], frozenset[int]] = {}
         self._holders = CacheByFields[DataFile | None]()
         self.lock = Lock()
         # Weak, so that a version that nobody needs is freed with its mapped files at once, and not
@@ -143,9 +141,7 @@ class FragmentReader:
             kept.pop(self.fragment.id, None)  # another thread may be quicker
         self._readers.clear()
         self._files.clear()
-        self._row_sizes.clear()
-        self._with_dictionaries.clear()
-        self._zipped.clear()
+        self.__dict__.pop("_found", None)
         self._holders.clear()
         self._deleted = None
 
@@ -296,11 +292,18 @@ class FragmentReader:
             CorruptFile: A data file is damaged.
             UnsupportedFeature: A data file uses something that this release does not read.
         """
-        key = tuple(field.id for field in fields)
-        known = self._row_sizes.get(key)
-        if known is None:
-            known = self._row_sizes[key] = self._estimate([stored(field) for field in fields])
-        return known
+        known = self._found.row_sizes
+        return find_once(known, fields, lambda: self._estimate([stored(one) for one in fields]))
+
+    @cached_property
+    def _found(self) -> FoundColumns:
+        """What was found out about columns: kept with the file, where there is only one."""
+        files = self.fragment.files
+        if len(files) == 1 and not files[0].is_legacy and not self.fragment.overlays:
+            reader = self.open_file(files[0])[1]
+            if isinstance(reader, PointReader):
+                return reader.found
+        return FoundColumns()
 
     def _estimate(self, fields: Sequence[Field]) -> RowSizes:
         """Estimate the bytes of rows of columns that are stored; see `stored_row_sizes`."""
@@ -342,8 +345,9 @@ class FragmentReader:
         """
         from lancefs.table.stored_dictionaries import dictionary_columns
 
-        find = partial(dictionary_columns, flags=True)
-        return self._found(self._with_dictionaries, fields, find)
+        return self._ids(
+            self._found.with_dictionaries, fields, partial(dictionary_columns, flags=True)
+        )
 
     def zipped(self, fields: Sequence[Field]) -> frozenset[int]:
         """Return the ids of the fields of texts, each row of which is found without the others.
@@ -353,19 +357,18 @@ class FragmentReader:
         """
         from lancefs.table.stored_dictionaries import zipped_columns
 
-        return self._found(self._zipped, fields, zipped_columns)
+        return self._ids(self._found.zipped, fields, zipped_columns)
 
-    def _found(
+    def _ids(
         self,
         known: dict[tuple[int, ...], frozenset[int]],
         fields: Sequence[Field],
         find: Callable[[FragmentReader, Sequence[Field]], Sequence[Field]],
     ) -> frozenset[int]:
         """Return the ids of the fields that are found in the files, which is done once."""
-        key = tuple(field.id for field in fields)
-        if key not in known:
-            known[key] = frozenset(field.id for field in find(self, fields))
-        return known[key]
+        return find_once(
+            known, fields, lambda: frozenset([field.id for field in find(self, fields)])
+        )
 
     @property
     def is_small(self) -> bool:

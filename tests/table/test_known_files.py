@@ -6,20 +6,24 @@ import gc
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import lance
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from support import run_python
 
 import lancefs
+from lancefs.datafile.fields import Field
+from lancefs.datafile.row_sizes import RowSizes
 from lancefs.errors import MissingFile
 from lancefs.storage.open_files import MAPPED_FILES
 from lancefs.table import known_files
+from lancefs.table.fragment_reader import FragmentReader
 
 ROWS = 60_000
 
@@ -89,6 +93,28 @@ def test_a_table_that_is_opened_again_has_the_same_rows(
         assert dataset.to_table().equals(table)
         assert dataset.take([59_999]).equals(table.slice(59_999, 1))
     assert len(opened) == 3  # once each
+
+
+def test_the_sizes_of_rows_are_estimated_once_for_a_table_that_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = rows()
+    lance.write_dataset(table, tmp_path / "t.lance", data_storage_version="2.2")
+    settle(tmp_path / "t.lance")
+    estimated: list[list[str]] = []
+    estimate = FragmentReader._estimate
+
+    def noting(reader: FragmentReader, fields: Sequence[Field]) -> RowSizes:
+        estimated.append([field.name for field in fields])
+        return estimate(reader, fields)
+
+    monkeypatch.setattr(FragmentReader, "_estimate", noting)
+    for _ in range(3):
+        dataset = lancefs.open(tmp_path / "t.lance")
+        found = dataset.to_table(columns=["number"], filter="kind = 'kind 3'")
+        assert found["number"].equals(table.filter(pc.field("kind") == "kind 3")["number"])
+    assert ["number"] in estimated
+    assert len(estimated) == len(set(map(tuple, estimated)))
 
 
 def test_young_files_are_read_again(tmp_path: Path, opened: list[str]) -> None:
