@@ -347,7 +347,7 @@ class Scan:
         """
         return do_each(do, items, self._request.settings.remote_prefetch if self._is_remote else 1)
 
-    @property
+    @cached_property
     def _is_remote(self) -> bool:
         fragments = self._request.fragments
         return bool(fragments) and not fragments[0].is_local

@@ -21,7 +21,7 @@ from lancefs.other_names import SCANNER, OtherNames
 from lancefs.printable import plural, printable
 from lancefs.scan.execution import Scan
 from lancefs.scan.index_use import MAX_TESTED_ROWS, IndexUse
-from lancefs.scan.output_forms import OutputForms
+from lancefs.scan.output_forms import AS_VALUES, OutputForms
 from lancefs.scan.request import ScanRequest
 from lancefs.scan.row_numbers import (
     Positions,
@@ -482,6 +482,8 @@ class LanceScanner(OtherNames):
         decimal64_columns: Collection[str],
     ) -> OutputForms:
         """Return the forms in which columns come, of which validity goes before the others."""
+        if dictionary_columns == validity_columns == decimal64_columns == ():
+            return AS_VALUES
         validity = self._validity_ids(validity_columns)
         encoded = self._encoded(dictionary_columns)
         dictionary = frozenset(field.id for field in encoded if not field.children)

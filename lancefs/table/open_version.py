@@ -80,7 +80,7 @@ class OpenVersion:
         """The version number, with its branch."""
         return self.resolved.ref
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The table and the version, as error messages name them: `dir/t.lance@7`."""
         return f"{mask_secrets(self.uri)}@{self.ref}"
