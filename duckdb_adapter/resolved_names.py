@@ -23,7 +23,7 @@ from duckdb_adapter.queries.table_uses import StatementTable, TableUses, table_u
 from duckdb_adapter.rewrites import restrict
 from duckdb_adapter.sources.arrow_source import ArrowDataset
 from duckdb_adapter.sources.joined_keys import JoinedScan
-from duckdb_adapter.sources.replacement import READER, Replacement, TableInMemory
+from duckdb_adapter.sources.replacement import INTERVAL, READER, Replacement, TableInMemory
 from duckdb_adapter.sources.rows import Rows, RowSource
 from duckdb_adapter.sources.unions import TableUnion
 from duckdb_adapter.storage import Storage
@@ -220,10 +220,20 @@ def builtins_test(names: Collection[str]) -> str:
     type of the values, which is never missing, without a value: the condition costs nothing.
 
     Args:
-        names: The functions, which take one number.
+        names: The functions, which take one number; and intervals, which functions make.
     """
-    calls = (f"(SELECT {name}(1) FILTER (WHERE true))" for name in sorted(names))
-    return " AND ".join(f"system.main.typeof({call}) IS NOT NULL" for call in calls)
+    intervals = sorted(name for name in names if name.startswith(INTERVAL))
+    calls = (f"(SELECT {name}(1) FILTER (WHERE true))" for name in sorted({*names} - {*intervals}))
+    tests = [f"system.main.typeof({call}) IS NOT NULL" for call in calls]
+    return " AND ".join([*tests, *map(_interval_test, intervals)])
+
+
+def _interval_test(interval: str) -> str:
+    """Return a condition that fails where macros make another interval of a constant one."""
+    own = f"CAST('{interval.removeprefix(INTERVAL)}' AS INTERVAL)"
+    is_same = f"CAST({interval} AS VARCHAR) IS NOT DISTINCT FROM CAST({own} AS VARCHAR)"
+    message = f"{interval} is made by a macro of yours; drop it, or call it otherwise"
+    return f"CASE WHEN {is_same} THEN true ELSE system.main.error('{message}') END"
 
 
 def _with_all(query: str, empty: pa.Table, name: str) -> str:

@@ -25,7 +25,7 @@ from duckdb_adapter.sources.kept_rows import KeptRows, kept_rows
 from duckdb_adapter.sources.limits import LimitedRows, SampledRows, rows_behind_nulls
 from duckdb_adapter.sources.members import MemberRows
 from duckdb_adapter.sources.number_ranges import ranged_keys, ranged_to_sort
-from duckdb_adapter.sources.replacement import Replacement
+from duckdb_adapter.sources.replacement import INTERVAL, Replacement
 from duckdb_adapter.sources.rows import Rows
 from duckdb_adapter.sources.top_n import TopNRows
 from duckdb_adapter.sources.unpushed_filters import FilteredRows
@@ -231,8 +231,11 @@ def _scanned(table: BoundTable) -> Replacement:
     dataset, used, rows = table.rows.dataset, table.columns, table.rows
     conditions, extremes = table.uses.unpushed_conditions, _extreme_conditions(table)
     if extremes:
-        functions = frozenset(test.function for test in table.uses.extreme_tests)
-        rows = FilteredRows(dataset, used, extremes, NameUse.sole(), functions)
+        tests = table.uses.extreme_tests
+        called = [test.shift for test in tests if test.shift is not None and test.shift.is_called]
+        intervals = {f"{INTERVAL}{abs(each.amount)} {each.unit}" for each in called}
+        functions = intervals.union(test.function for test in tests)
+        rows = FilteredRows(dataset, used, extremes, NameUse.sole(), frozenset(functions))
     elif conditions and table.compares_bytes():
         rows = FilteredRows(dataset, used, conditions, table.context.use)
     elif used != UsedColumns():

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.queries.extreme_tests import ExtremeTest
+from duckdb_adapter.queries.extreme_tests import ExtremeTest, Shift
 from duckdb_adapter.queries.extremes import used_extremes
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.sources.column_values import stored_type
@@ -21,6 +21,7 @@ from duckdb_adapter.sources.rows import Rows
 from duckdb_adapter.sources.value_counts import ValueCountRows, can_name, with_structs
 from lancefs.datafile.arrays import is_text, numbers_of, strings_of, valid_slots
 from lancefs.datafile.buffers import Array, to_arrow_numbers
+from lancefs.datafile.constants import array_of
 from lancefs.datafile.kernels import text_bounds
 from lancefs.table.per_version import PerVersion
 
@@ -36,6 +37,18 @@ _ORDERED = (
 )
 
 
+# Microseconds of units of time: of timestamps, and the least and the most of intervals.
+_DAY = 24 * 60 * 60 * 10**6
+_PER_UNIT = {"s": 10**6, "ms": 10**3, "us": 1}
+_LENGTHS = {
+    "year": (365 * _DAY, 366 * _DAY),
+    "month": (28 * _DAY, 31 * _DAY),
+    "week": (7 * _DAY, 7 * _DAY),
+    "day": (_DAY, _DAY),
+    "hour": (3600 * 10**6, 3600 * 10**6),
+    "minute": (60 * 10**6, 60 * 10**6),
+    "second": (10**6, 10**6),
+}
 # Texts of a zone: its least and greatest texts are found by their first bytes, see `text_bounds`.
 _ZONE_ROWS = 1024
 
@@ -114,8 +127,48 @@ def extreme_conditions(rows: Rows, tests: Sequence[ExtremeTest]) -> list[pc.Expr
         known = found[test.of]
         if known is not None and not known.ends.null_count:
             extreme = known.ends.cast(kinds[test])[0 if test.function == "min" else 1]
-            conditions.append(getattr(pc, test.operator)(pc.field(test.column), extreme))
+            compare, field = getattr(pc, test.operator), pc.field(test.column)
+            if test.shift is None:
+                conditions.append(compare(field, extreme))
+            else:
+                conditions += _shifted(field, test.operator, extreme, test.shift)
     return conditions
+
+
+def _shifted(
+    field: pc.Expression, operator: str, extreme: pa.Scalar, shift: Shift
+) -> list[pc.Expression]:
+    """Return what is true where a column compares so with something near its extreme.
+
+    Months and years have different lengths, so that more may be true than what is asked for.
+    """
+    kind, amount = extreme.type, abs(shift.amount)
+    is_whole = pa.types.is_integer(kind) or pa.types.is_date32(kind)
+    units = _PER_UNIT.get(kind.unit) if pa.types.is_timestamp(kind) else None
+    units = _DAY if pa.types.is_date32(kind) else units
+    if not shift.unit and is_whole:
+        shortest = longest = amount
+    elif shift.unit and units is not None:
+        # Sessions may change their clocks in between, by up to a day at the date line.
+        slack = 2 * _DAY if pa.types.is_timestamp(kind) and kind.tz is not None else 0
+        least, most = (amount * each for each in _LENGTHS[shift.unit])
+        shortest, longest = (least - slack) // units, -(-(most + slack) // units)
+    else:
+        return []
+    stored = pa.int32() if pa.types.is_date32(kind) else kind
+    stored = pa.int64() if pa.types.is_timestamp(kind) else stored
+    value = extreme.cast(stored).as_py()
+    ends = [value + shortest, value + longest]
+    if shift.amount < 0:
+        ends = [value - longest, value - shortest]
+    first, last = limits_of(stored)
+    if ends[0] < first or ends[1] > last:
+        return []
+    low, high = array_of(ends, stored).view(kind)
+    tests = {"greater": field >= low, "less": field <= high}
+    return [
+        test for name, test in tests.items() if operator.startswith(name) or operator == "equal"
+    ]
 
 
 def _type_of(rows: Rows, path: str) -> pa.DataType:
@@ -151,6 +204,18 @@ def extremes_of(rows: Rows, paths: Sequence[str]) -> dict[str, ColumnExtremes | 
                 parts[path].append(_extremes(found))
         known.update({path: _join_extremes(each) for path, each in parts.items()})
     return {path: known[path] for path in paths}
+
+
+def limits_of(kind: pa.DataType) -> tuple[int, int]:
+    """Return the least and the greatest number of a type.
+
+    Args:
+        kind: A type of whole numbers.
+    """
+    bits = kind.bit_width
+    if pa.types.is_unsigned_integer(kind):
+        return 0, 2**bits - 1
+    return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
 
 
 def _join_extremes(parts: Sequence[ColumnExtremes | None]) -> ColumnExtremes | None:

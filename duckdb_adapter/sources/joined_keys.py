@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from duckdb_adapter.pinned_versions import NameUse
 from duckdb_adapter.queries.joined_columns import joined_columns
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.sources.extremes import ends_of
+from duckdb_adapter.sources.extremes import ends_of, limits_of
 from duckdb_adapter.sources.rows import RowSource, as_filter_type
 from lancefs.datafile.arrays import is_text
 from lancefs.datafile.constants import array_of
@@ -239,14 +239,6 @@ def are_comparable(one: pa.DataType, other: pa.DataType) -> bool:
     return is_time or pa.types.is_date32(one) or pa.types.is_decimal128(one)
 
 
-def _limits(kind: pa.DataType) -> tuple[int, int]:
-    """Return the least and the greatest number of a type."""
-    bits = kind.bit_width
-    if pa.types.is_unsigned_integer(kind):
-        return 0, 2**bits - 1
-    return -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
-
-
 def _as_type(values: pa.Array, kind: pa.DataType, is_range: bool = False) -> pa.Array:
     """Return those of some values that are values of a type, too.
 
@@ -257,7 +249,7 @@ def _as_type(values: pa.Array, kind: pa.DataType, is_range: bool = False) -> pa.
     """
     if values.type == kind or not pa.types.is_integer(kind):
         return values.cast(kind)
-    first, last = _limits(kind)
+    first, last = limits_of(kind)
     numbers = values.to_pylist()
     if is_range and numbers and numbers[0] <= last and numbers[1] >= first:
         numbers = [max(numbers[0], first), min(numbers[1], last)]

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 # The variable by which a replacement query names its reader.
 READER = "reader"
+# How an interval begins of which functions in the statement have to make what DuckDB's own do.
+INTERVAL = "INTERVAL "
 # Returns the table in SQL that a variable of a replacement is.
 TableOf: TypeAlias = "Callable[[str], str]"
 
@@ -23,7 +25,7 @@ class Replacement(ABC):
 
     @property
     def required_builtins(self) -> frozenset[str]:
-        """Functions that have to be DuckDB's own in the statement.
+        """Functions that have to be DuckDB's own in the statement, and intervals that they make.
 
         A macro of such a name may use more of the rows than the function does.
         """

@@ -32,6 +32,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "price": pa.array([n % 700 / 4 for n in numbers]).cast(pa.decimal128(12, 2)),
         "odd": pa.array([float("nan") if n % 50 == 0 else n / 4 for n in numbers]),
         "none": pa.nulls(ROWS, pa.int32()),
+        "small": pa.array(numbers % 100, pa.uint8()),
+        "zoned": pa.array(numbers * 600, pa.timestamp("s", "Europe/Berlin")),
     }
     lance.write_dataset(pa.table(rows), str(path), max_rows_per_file=1500)
     lance.dataset(str(path)).delete("id >= 3990")
@@ -45,6 +47,34 @@ EXTREMES = [
     "SELECT sum(id) FROM {t} WHERE cost = (SELECT MAX(cost) FROM {t})",
     "SELECT id, price FROM {t} WHERE price = (SELECT max(price) FROM {t}) ORDER BY id",
     "SELECT count(*) FROM {t} WHERE id BETWEEN (SELECT min(id) FROM {t}) AND 5",
+]
+OPERATORS = (">=", ">", "=", "<", "<=", "<>")
+SHIFTED = [
+    f"SELECT count(*), sum(id) FROM {{t}} WHERE {column} {operator} (SELECT {extreme} FROM {{t}})"
+    for operator in OPERATORS
+    for column, extreme in (
+        ("ts", "max(ts) - INTERVAL 7 HOUR"),
+        ("ts", "max(ts) - INTERVAL '90 minutes'"),
+        ("ts", "min(ts) + INTERVAL 1 DAY"),
+        ("ts", "max(ts) - to_seconds(1200)"),
+        ("zoned", "max(zoned) - INTERVAL 9 DAY"),
+        ("day", "max(day) - 7"),
+        ("day", "min(day) + INTERVAL 1 MONTH"),
+        ("day", "max(day) - INTERVAL 2 MONTHS"),
+        ("day", "max(day) - INTERVAL 1 YEAR"),
+        ("day", "max(day) - INTERVAL '36 hours'"),
+        ("day", "max(day) - INTERVAL 1.5 DAY"),
+        ("id", "max(id) - 100"),
+        ("id", "100 - min(id)"),
+        ("id", "min(id) + -100"),
+        ("id", "max(id) + 9000000000"),
+        ("small", "max(small) + 20"),
+        ("small", "max(small) - 9"),
+        ("cost", "max(cost) - 1"),
+        ("price", "max(price) - 1"),
+        ("id", "max(id) * 2"),
+        ("none", "max(none) - 1"),
+    )
 ]
 OTHERS = [
     "SELECT id FROM {t} WHERE odd = (SELECT max(odd) FROM {t}) ORDER BY id",
@@ -62,7 +92,7 @@ OTHERS = [
 ]
 
 
-@pytest.mark.parametrize("query", EXTREMES + OTHERS)
+@pytest.mark.parametrize("query", EXTREMES + SHIFTED + OTHERS)
 def test_rows_are_those_of_duckdbs_own_table(native: Any, table: Path, query: str) -> None:
     con = connect("install")
     for _ in range(2):
@@ -79,6 +109,25 @@ def test_the_scan_leaves_out_other_rows(table: Path, reads: list[dict[str, Any]]
     query = "SELECT id, host FROM {t} WHERE ts = (SELECT max(ts) FROM {t})"
     _filters(con, table, reads, query)
     assert "(ts == 2026-01-01 22:09:00.000000)" in _filters(con, table, reads, query)
+
+
+@pytest.mark.parametrize("shift", ["max(id) - 10", "max(id) + -10"])
+def test_the_scan_leaves_out_rows_far_from_an_extreme(
+    table: Path, reads: list[dict[str, Any]], shift: str
+) -> None:
+    con = connect("install")
+    query = f"SELECT id, host FROM {{t}} WHERE id > (SELECT {shift} FROM {{t}})"
+    _filters(con, table, reads, query)
+    assert "(id >= 3979)" in _filters(con, table, reads, query)
+
+
+def test_a_macro_that_makes_another_interval_is_refused(table: Path) -> None:
+    con = connect("install")
+    latest = f"SELECT max(ts) - INTERVAL 1 DAY FROM '{table}'"
+    text = f"SELECT count(*) FROM '{table}' WHERE ts > ({latest})"
+    con.execute("CREATE TEMP MACRO to_days(n) AS system.main.to_hours(n)")
+    with pytest.raises(duckdb.InvalidInputException, match="INTERVAL 1 day is made by a macro"):
+        con.execute(text).fetchall()
 
 
 @pytest.mark.parametrize("query", OTHERS)
