@@ -36,7 +36,7 @@ _database = OwnDatabase(_open_database)
 _PREPARE = "PREPARE serialized AS SELECT json_serialize_sql($1::VARCHAR)"
 
 
-class _Parser(threading.local):
+class _ThreadParser(threading.local):
     """DuckDB's parser, for one thread."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class _Parser(threading.local):
         return str(row[0]) if row else "{}"
 
 
-_parser = _Parser()
+_parser = _ThreadParser()
 
 
 def parse_soon() -> None:
