@@ -51,9 +51,9 @@ class SecretStorage:
         self,
         connection: duckdb.DuckDBPyConnection,
         options: Mapping[str, Any],
-        rules: BaseRules | None = None,
-        use_index: bool = True,
-        pins: PinnedVersions | None = None,
+        rules: BaseRules | None,
+        use_index: bool,
+        pins: PinnedVersions | None,
     ) -> None:
         self._connection = connection
         self._options = options

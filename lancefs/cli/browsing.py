@@ -129,7 +129,7 @@ def filesystem(target: Target) -> Any:
     )
 
 
-def listing(target: Target, below: str | None = None) -> list[dict[str, Any]]:
+def listing(target: Target, below: str | None) -> list[dict[str, Any]]:
     """List a directory of the tree of a table.
 
     Args:

@@ -39,7 +39,7 @@ class IndexUse:
     """
 
     def __init__(
-        self, version: OpenVersion, known: KnownFilter, is_part: bool, wanted: int | None = None
+        self, version: OpenVersion, known: KnownFilter, is_part: bool, wanted: int | None
     ) -> None:
         self._version = version
         self._known = known

@@ -42,7 +42,7 @@ class BestRows:
         worst: No row that is farther is among the nearest.
     """
 
-    def __init__(self, k: int, lowest: float | None = None, limit: float | None = None) -> None:
+    def __init__(self, k: int, lowest: float | None, limit: float | None) -> None:
         self._k = k
         self._lowest = lowest
         self._limit = limit

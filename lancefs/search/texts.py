@@ -39,7 +39,7 @@ class TextDocuments:
         analyzer: Analyzer,
         wanted: Iterable[str],
         with_positions: bool,
-        fuzzy: Sequence[FuzzyWord] = (),
+        fuzzy: Sequence[FuzzyWord],
     ) -> None:
         self.count = 0
         self.total_tokens = 0

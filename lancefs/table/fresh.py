@@ -70,7 +70,7 @@ class FreshVersion(OpenVersion):
         self,
         resolved: Resolved,
         generations: Sequence[Generation],
-        rules: BaseRules | None = None,
+        rules: BaseRules | None,
         manifest: Manifest | None = None,
         max_memory: int | None = None,
     ) -> None:

@@ -76,9 +76,7 @@ class ViewedVersion:
         UnsupportedFeature: The version needs a feature that this release does not read.
     """
 
-    def __init__(
-        self, resolved: Resolved, rules: BaseRules | None, max_memory: int | None = None
-    ) -> None:
+    def __init__(self, resolved: Resolved, rules: BaseRules | None, max_memory: int | None) -> None:
         self.opened = OpenVersion(resolved, rules, max_memory=max_memory)
         self.dataset = LanceDataset(self.opened)
 
@@ -202,13 +200,11 @@ class OpenTables:
 
     Args:
         sharer: Identifies the readers that may share bytes: same store, credentials and rules.
-        layouts: The directory that keeps layouts for other processes.
+        layouts: The directory that keeps layouts for other processes; None for none.
         max_memory: Bytes that one read may expand to; None for the default limit.
     """
 
-    def __init__(
-        self, sharer: str, layouts: LayoutCache | None = None, max_memory: int | None = None
-    ) -> None:
+    def __init__(self, sharer: str, layouts: LayoutCache | None, max_memory: int | None) -> None:
         self.sharer = sharer
         self.layouts = layouts
         self.max_memory = max_memory
