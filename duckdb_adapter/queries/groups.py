@@ -1,8 +1,9 @@
 """Queries that group by string columns or compute on them value by value.
 
-Such columns are those of `GROUP BY level, host`, and members of structs, if there are several; and,
-in aggregating queries, arguments of functions, as in `WHERE starts_with(host, 'eu-')` and
-`GROUP BY upper(host)`, which are then computed once for each distinct value.
+Such columns are those of `GROUP BY level, host`, and members of structs, if there are several or
+many values; those in `count(DISTINCT host)`; and, in aggregating queries, arguments of functions,
+as in `WHERE starts_with(host, 'eu-')` and `GROUP BY upper(host)`, which are then computed once for
+each distinct value.
 
 The analysis only affects speed, because the replacement has the same rows and columns (see
 `sources.groups`). So it need not understand the whole text.
@@ -77,11 +78,14 @@ class GroupKeys(NamedTuple):
             structs by their paths.
         are_joined_last: Whether DuckDB aggregates before it joins what stands for them.
         takes_any_order: Whether the order of rows is nothing to the query.
+        alone: The columns of which it pays only if there are many values, since the query groups
+            by one value at a time.
     """
 
     columns: list[str]
     are_joined_last: bool
     takes_any_order: bool
+    alone: frozenset[str] = frozenset()
 
 
 @lru_cache(MAX_TEXTS)
@@ -114,14 +118,17 @@ def group_keys(query: TableQuery, encoded: frozenset[str]) -> GroupKeys | None:
     calls = [*_calls_in(shown)]
     in_order = any(call["function_name"].lower() in _IN_ORDER for call in calls)
     takes_any_order = query.names(select["from_table"]) and not in_order  # a view may have a LIMIT
+    alone = set[str]()
     if aggregates(select) or _is_distinct(select):  # a join changes the order of rows
-        if takes_any_order and not are_joined_last:
-            keys += _grouped(select, query.columns, strings)
+        grouped, most = _grouped(select, query.columns, strings)
         keys += [key for key in tested if key not in compared]
         if takes_any_order and not are_joined_last:
             keys += _computed(calls, query.columns, strings)
+            alone = set() if most >= _MIN_GROUPED else {*grouped}.difference(keys)
+            keys = [*grouped, *keys]
     names = [columns[key] for key in dict.fromkeys(keys)]
-    return GroupKeys(names, are_joined_last, takes_any_order) if names else None
+    of_many = frozenset(columns[key] for key in alone)
+    return GroupKeys(names, are_joined_last, takes_any_order, of_many) if names else None
 
 
 class RepeatedColumns(NamedTuple):
@@ -215,16 +222,21 @@ def _grouped_below_joins(
 
 def _grouped(
     select: Mapping[str, Any], columns: Mapping[str, str], strings: Collection[str]
-) -> list[str]:
-    """Return the columns of strings by which a SELECT groups, if it does so by several values."""
+) -> tuple[list[str], int]:
+    """Return the columns of strings by which a SELECT groups, and by how many values at once."""
     found = _groups(select, columns) if aggregates(select) else select["select_list"]
     groups = [each for each in found if _names_in(each).isdisjoint(_AGGREGATES)]
     sizes = [len(each) for each in select["group_sets"]] or [len(groups)]
-    counts = any(call["distinct"] for call in _calls_in(select["select_list"]))
-    if max(sizes) < _MIN_GROUPED and not counts:
-        return []
-    paths = [_path_of(each, columns) for each in groups]
-    return [path for path in paths if path is not None and path in strings]
+    counted = [call for call in _calls_in(select["select_list"]) if _looks_up(call)]
+    arguments = [argument for call in counted for argument in arguments_of(call)]
+    paths = [_path_of(each, columns) for each in (*groups, *arguments)]
+    named = dict.fromkeys(path for path in paths if path is not None and path in strings)
+    return [*named], max(sizes) + len(counted)
+
+
+def _looks_up(call: Mapping[str, Any]) -> bool:
+    """Whether an aggregate function hashes the values of each row."""
+    return bool(call["distinct"]) or call["function_name"].lower() == "approx_count_distinct"
 
 
 def _not_tested(

@@ -3,9 +3,10 @@
 DuckDB hashes the strings of every row, and computes functions of every row. For its own
 dictionaries it does so once for each value, but it does not recognize the dictionary of one Arrow
 batch in the next. So the columns are replaced by one number for each combination of their values,
-and the table by a join with a small table of the combinations. DuckDB 2.0 aggregates below such a
-join if it can (its `partial_aggregate_pushdown`); otherwise the join gives it dictionaries of its
-own, if it joins by an array. The replacement has the same rows and columns as the table.
+or several where there are many, and the table by joins with small tables of the combinations.
+DuckDB 2.0 aggregates below such a join if it can (its `partial_aggregate_pushdown`); otherwise the
+joins give it dictionaries of its own, if it joins by arrays. The replacement has the same rows and
+columns as the table.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckdb_adapter.identifiers import fold, quoted
-from duckdb_adapter.queries.groups import group_keys
+from duckdb_adapter.queries.groups import GroupKeys, group_keys
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.sources.column_values import MAX_ROWS
+from duckdb_adapter.sources.column_values import MAX_ROWS, is_asked_again
 from duckdb_adapter.sources.combinations import Combinations, few_combinations
 from duckdb_adapter.sources.replacement import TableOf
 from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows, RowSource
@@ -27,42 +28,55 @@ from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
 
-# The column of group numbers, in the rows and in the table of combinations.
+# What the columns of group numbers begin with, in the rows and in the tables of combinations.
 GROUP = "__lance_group"
 # DuckDB remembers what it found by a name, also where it looks again and is told another query.
 _READER, _COMBINATIONS = "grouped reader", "groups"
 # A shorter table is grouped by its strings: looking at the values of columns costs time, too.
 _MIN_ROWS = 512 * 1024
-# Largest number of combinations that DuckDB joins by an array if it knows the ranges of both sides.
-# Of more, it copies the strings then.
-_MAX_IN_ARRAY = 8 * 1024
+# What DuckDB calls the types of the numbers.
+_SQL_TYPES = {np.dtype(np.uint8): "UTINYINT", np.dtype(np.uint16): "USMALLINT"}
+# Of one column with fewer values, DuckDB hashes those of a batch, in place of each row.
+_MIN_ALONE = 257
 
 
 class GroupedRows(RowSource):
-    """Reads a table with a number in place of some columns.
+    """Reads a table with numbers in place of some columns.
 
     Args:
         rows: The rows.
-        combinations: The combinations of values of the columns.
+        combinations: The combinations of values of the columns that each number stands for.
         has_ranges: Whether DuckDB is told the range of the numbers, by which it joins by an array.
     """
 
-    def __init__(self, rows: Rows, combinations: Combinations, has_ranges: bool = False) -> None:
+    def __init__(
+        self, rows: Rows, combinations: Sequence[Combinations], has_ranges: bool = False
+    ) -> None:
         self.rows = rows
-        self._combinations = combinations
+        self._combinations = {
+            f"{GROUP}{index}": each for index, each in enumerate(combinations, start=1)
+        }
         self._has_ranges = has_ranges
 
     @cached_property
     def schema(self) -> pa.Schema:
         """The columns, the counting one first and the numbers last."""
-        kind = pa.from_numpy_dtype(self._combinations.dtype)
         fields = [self._without_keys(field) for field in self.rows.schema]
         others = [field for field in fields if field is not None]
-        return pa.schema([*others, pa.field(GROUP, kind)])
+        numbers = [
+            pa.field(name, pa.from_numpy_dtype(each.dtype))
+            for name, each in self._combinations.items()
+        ]
+        return pa.schema([*others, *numbers])
+
+    @cached_property
+    def _keys(self) -> frozenset[str]:
+        """The columns that come as numbers; members of structs by their paths."""
+        return frozenset(key for each in self._combinations.values() for key in each.columns)
 
     def _without_keys(self, field: pa.Field) -> pa.Field | None:
         """Return a column without what comes as a number; None where nothing else is in it."""
-        keys = self._combinations.columns
+        keys = self._keys
         if field.name in keys:
             return None
         if field.name not in self._structs:
@@ -73,7 +87,7 @@ class GroupedRows(RowSource):
     @cached_property
     def _structs(self) -> frozenset[str]:
         """The structs of which members come as a number."""
-        paths = (key.partition(".") for key in self._combinations.columns)
+        paths = (key.partition(".") for key in self._keys)
         return frozenset(name for name, dot, _ in paths if dot)
 
     @property
@@ -91,18 +105,18 @@ class GroupedRows(RowSource):
         columns = ", ".join(
             self._shown(field) for field in self.rows.schema if field.name != COUNT_COLUMN
         )
-        rows, groups = table_of(_READER), table_of(_COMBINATIONS)
-        if self._has_ranges:
-            number = f"system.main.mod({GROUP}, {self._combinations.count}::INTEGER)"
-            ranged = f"(SELECT * REPLACE ({number} AS {GROUP}) FROM {{}})"
-            rows = ranged.format(rows)
-            if self._combinations.count <= _MAX_IN_ARRAY:
-                groups = ranged.format(groups)
-            # Each number has its strings. Of a left join, DuckDB 2.0 makes no array.
-            return f"SELECT {columns} FROM {rows} JOIN {groups} USING ({GROUP})"
+        rows = table_of(_READER)
         # A left join, below which DuckDB aggregates anything: below an inner one, which may remove
-        # rows, only what cannot fail.
-        return f"SELECT {columns} FROM {rows} LEFT JOIN {groups} USING ({GROUP})"
+        # rows, only what cannot fail. Of a left join, DuckDB 2.0 makes no array.
+        join = "JOIN" if self._has_ranges else "LEFT JOIN"
+        if self._has_ranges:
+            rows = _ranged(rows, self._combinations)
+        for name, combinations in self._combinations.items():
+            groups = table_of(_table_name(name))
+            if self._has_ranges:
+                groups = _ranged(groups, {name: combinations})
+            rows = f"{rows} {join} {groups} USING ({name})"
+        return f"SELECT {columns} FROM {rows}"
 
     def _shown(self, field: pa.Field) -> str:
         """Return a column of the rows in SQL: of a struct, put together of its members."""
@@ -112,28 +126,24 @@ class GroupedRows(RowSource):
         members = list[str]()
         for member in (each.name for each in field.type):
             path, text = f"{field.name}.{member}", member.replace("'", "''")
-            is_key = path in self._combinations.columns
+            is_key = path in self._keys
             value = quoted(path) if is_key else f"system.main.struct_extract({name}, '{text}')"
             members.append(f"{quoted(member)} := {value}")
         return f"system.main.struct_pack({', '.join(members)}) AS {name}"
 
     def variables(self) -> Mapping[str, RowSource | pa.Table]:
         """Return the rows that the query reads: these, and the strings of each number."""
-        return {_READER: self, _COMBINATIONS: self._numbered()}
-
-    def _numbered(self) -> pa.Table:
-        """Return the values of the columns for each number."""
-        numbers = np.arange(self._combinations.count, dtype=self._combinations.dtype)
-        return self._combinations.table(numbers).add_column(0, GROUP, to_arrow_numbers(numbers))
+        tables = {_table_name(name): _numbered(name, of) for name, of in self._combinations.items()}
+        return {_READER: self, **tables}
 
     def for_scan(self, needs_all: bool) -> GroupedRows:
         """Return the rows as DuckDB 2.0 scans them; see `RowSource.for_scan`."""
         rows = self.rows.for_scan(needs_all)
-        return GroupedRows(rows, self._combinations, self._has_ranges)
+        return GroupedRows(rows, [*self._combinations.values()], self._has_ranges)
 
     def can_filter(self, column: str) -> bool:
         """Whether filters may speak of a column: not of numbers, and structs without members."""
-        is_whole = column != GROUP and column not in self._structs
+        is_whole = column not in self._combinations and column not in self._structs
         return is_whole and self.rows.can_filter(column)
 
     def filter_field(self, column: str) -> pa.Field:
@@ -157,22 +167,50 @@ class GroupedRows(RowSource):
         self, names: Sequence[str], terms: Sequence[pc.Expression]
     ) -> Iterator[pa.RecordBatch]:
         """Read some columns, in the order wanted, of the rows for which all terms are true."""
-        if GROUP not in names:
+        numbered = [name for name in names if name in self._combinations]
+        if not numbered:
             yield from self.rows.batches(names, terms)
             return
-        keys = [key.partition(".") for key in self._combinations.columns]
-        shown = [name for name in names if name != GROUP]
-        read = list(dict.fromkeys([*shown, *(name for name, _, _ in keys)]))
+        keys = {
+            name: [key.partition(".") for key in self._combinations[name].columns]
+            for name in numbered
+        }
+        shown = [name for name in names if name not in self._combinations]
+        needed = (column for paths in keys.values() for column, _, _ in paths)
+        read = list(dict.fromkeys([*shown, *needed]))
         schema = pa.schema([self.schema.field(name) for name in names])
         for batch in self.rows.batches(read, terms):
             arrays = dict(zip(read, batch.columns, strict=True))
-            values = [_member(arrays[name], member) for name, _, member in keys]
+            numbers = dict[str, pa.Array]()
+            for name, paths in keys.items():
+                values = [_member(arrays[column], member) for column, _, member in paths]
+                numbers[name] = to_arrow_numbers(self._combinations[name].numbers(values))
             for name in self._structs.intersection(shown):
                 members = schema.field(name).type.names
                 parts = [_member(arrays[name], member) for member in members]
                 arrays[name] = pa.StructArray.from_arrays(parts, fields=[*schema.field(name).type])
-            arrays[GROUP] = to_arrow_numbers(self._combinations.numbers(values))
+            arrays |= numbers
             yield pa.RecordBatch.from_arrays([arrays[name] for name in names], schema=schema)
+
+
+def _table_name(number: str) -> str:
+    """Return the variable with the strings of the numbers in a column."""
+    return f"{_COMBINATIONS} {number}"
+
+
+def _numbered(number: str, combinations: Combinations) -> pa.Table:
+    """Return the values of the columns for each number."""
+    numbers = np.arange(combinations.count, dtype=combinations.dtype)
+    return combinations.table(numbers).add_column(0, number, to_arrow_numbers(numbers))
+
+
+def _ranged(table: str, combinations: Mapping[str, Combinations]) -> str:
+    """Return a table in SQL, of whose numbers DuckDB knows the range."""
+    ranged = [
+        f"system.main.mod({number}, {each.count}::{_SQL_TYPES[each.dtype]}) AS {number}"
+        for number, each in combinations.items()
+    ]
+    return f"(SELECT * REPLACE ({', '.join(ranged)}) FROM {table})"
 
 
 def _member(array: pa.Array, name: str) -> pa.Array:
@@ -194,20 +232,38 @@ def group_by_codes(rows: Rows, query: TableQuery) -> Rows | GroupedRows:
         return rows
     names, keys = rows.schema.names, group_keys(query, rows.encoded | rows.encoded_members)
     folded = {fold(each) for each in names}  # DuckDB renames columns that are spelled alike
-    if keys is None or len(folded) < len(names) or GROUP in folded:
+    is_taken = any(name.startswith(GROUP) for name in folded)
+    if keys is None or len(folded) < len(names) or is_taken:
         return rows
+    dataset = rows.dataset
     if keys.are_joined_last:
-        combinations = few_combinations(rows.dataset, keys.columns)
-        return rows if combinations is None else GroupedRows(rows, combinations)
-    found = _fitting(rows.dataset, keys.columns)
-    return rows if found is None else GroupedRows(rows, found, keys.takes_any_order)
+        combinations = few_combinations(dataset, keys.columns)
+        if combinations is not None:
+            return GroupedRows(rows, [combinations])
+    found = _fitting(dataset, [one for one in keys.columns if _pays(dataset, keys, one)])
+    if not keys.takes_any_order:
+        del found[1:]  # only by an array are several joins quicker
+    return GroupedRows(rows, found, keys.takes_any_order) if found else rows
 
 
-def _fitting(dataset: LanceDataset, columns: Sequence[str]) -> Combinations | None:
-    """Return the combinations of as many columns, the first ones first, as have few of them."""
-    fitting: Combinations | None = None
+def _pays(dataset: LanceDataset, keys: GroupKeys, column: str) -> bool:
+    """Whether numbers pay for a column: of one by which a query groups alone, for many values."""
+    if column not in keys.alone:
+        return True
+    if not is_asked_again(dataset, ("alone", column)):  # to find its values takes time, too
+        return False
+    found = few_combinations(dataset, [column])
+    return found is not None and found.count >= _MIN_ALONE
+
+
+def _fitting(dataset: LanceDataset, columns: Sequence[str]) -> list[Combinations]:
+    """Return the combinations of columns: of those together, in their order, that have few."""
+    fitting = list[Combinations]()
     for column in columns:
-        before = [] if fitting is None else fitting.columns
-        found = few_combinations(dataset, [*before, column])
-        fitting = fitting if found is None else found
+        together = few_combinations(dataset, [*fitting[-1].columns, column]) if fitting else None
+        alone = few_combinations(dataset, [column]) if together is None else None
+        if together is not None:
+            fitting[-1] = together
+        elif alone is not None:
+            fitting.append(alone)
     return fitting

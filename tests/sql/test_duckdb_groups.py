@@ -11,6 +11,7 @@ import duckdb
 import lance
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -361,13 +362,77 @@ def test_columns_with_many_values_are_not_numbered(
         expected = native.execute(query.replace(f"'{path}'", "native")).fetchall()
     assert _is_grouped(con, query)
     assert con.execute(query).fetchall() == expected
-    monkeypatch.setattr(combinations, "MAX_COMBINATIONS", 1000)
+    monkeypatch.setattr(combinations, "MAX_COMBINATIONS", 1000)  # one number for each column
+    assert _is_grouped(con, query)
+    assert con.execute(query).fetchall() == expected
+    monkeypatch.setattr(combinations, "MAX_COMBINATIONS", 3)
     assert not _is_grouped(con, query)
     monkeypatch.undo()
     monkeypatch.setattr(groups, "_MIN_ROWS", 10)
-    monkeypatch.setattr(value_counter, "MAX_VALUES", 100)
+    monkeypatch.setattr(value_counter, "MAX_VALUES", 2)
     lance.dataset(str(path)).delete("id = 7")  # another version, whose values nobody has seen
     assert not _is_grouped(con, query)
+
+
+# Queries over {t} that hash the strings of one column only, and of several by themselves.
+BY_ONE = [
+    "SELECT host, sum(bytes), avg(price) FROM {t} GROUP BY host ORDER BY ALL",
+    "SELECT host AS h, count(*), min(level) FROM {t} WHERE id % 3 = 1 GROUP BY h ORDER BY ALL",
+    "SELECT host, max(id) FROM {t} GROUP BY 1 HAVING count(*) > 3 AND host > 'host-1' ORDER BY 2",
+    "SELECT host, count(DISTINCT zone), count(DISTINCT host) FROM {t} GROUP BY ALL ORDER BY ALL",
+    "SELECT host, level, sum(id) FROM {t} GROUP BY GROUPING SETS (host, level) ORDER BY ALL",
+    "SELECT bytes % 9, count(DISTINCT host), sum(id) FROM {t} GROUP BY ALL ORDER BY ALL",
+    "SELECT count(DISTINCT host), count(DISTINCT other), max(price) FROM {t}",
+    "SELECT approx_count_distinct(host), sum(id) FROM {t}",
+    "SELECT host, other, zone, sum(bytes) FROM {t} GROUP BY ALL ORDER BY ALL",
+    "SELECT DISTINCT other, host, level FROM {t} ORDER BY ALL",
+    "SELECT upper(host), upper(other), max(id) FROM {t} GROUP BY ALL ORDER BY ALL",
+]
+
+
+@pytest.mark.parametrize("query", BY_ONE)
+def test_columns_with_many_values_have_numbers_of_their_own(tmp_path: Path, query: str) -> None:
+    path = tmp_path / "t.lance"
+    rows = _rows(ROWS, 300)
+    others = [None if n % 7 == 0 else f"{n % 400:064d}" for n in range(0, ROWS * 3, 3)]
+    rows = rows.append_column("other", pa.array(others))
+    lance.write_dataset(rows, str(path), max_rows_per_file=2500)
+    assert {"host", "other"} <= set(lancefs.open(path).dictionary_columns)
+    con = connect("install")
+    with native_rows(rows) as native:
+        for _ in range(3):  # the values of one column are found when they are asked for again
+            assert_same_rows(con, native, path, query)
+    assert _is_grouped(con, query.format(t=f"'{path}'"))
+
+
+@pytest.mark.parametrize("values", [254, 255, 256])  # and null: as many as a byte has, or so
+def test_numbers_may_be_as_many_as_a_byte_has(tmp_path: Path, values: int) -> None:
+    path = tmp_path / "t.lance"
+    rows = _rows(ROWS, values)
+    lance.write_dataset(rows, str(path))
+    query = "SELECT count(DISTINCT host), upper(host) AS h, sum(id) FROM {t} GROUP BY h ORDER BY h"
+    con = connect("install")
+    with native_rows(rows) as native:
+        assert_same_rows(con, native, path, query)
+    assert _is_grouped(con, query.format(t=f"'{path}'"))
+
+
+def test_values_of_deleted_rows_fail_for_no_function(tmp_path: Path) -> None:
+    """Also where DuckDB tests the values that numbers stand for before it joins them."""
+    path = tmp_path / "t.lance"
+    years = ["no year" if n == 7 else str(1000 + n % 400) for n in range(ROWS)]
+    rows = pa.table({"id": pa.array(range(ROWS)), "year": pa.array(years)})
+    lance.write_dataset(rows, str(path))
+    lance.dataset(str(path)).delete("id = 7")
+    con = connect("install")
+    query = (
+        "SELECT year, sum(id) FROM {t} GROUP BY year HAVING CAST(year AS INTEGER) > 1390 "
+        "ORDER BY CAST(year AS INTEGER)"
+    )
+    with native_rows(rows.filter(pc.field("id") != 7)) as native:
+        for _ in range(3):
+            assert_same_rows(con, native, path, query)
+    assert _is_grouped(con, query.format(t=f"'{path}'"))
 
 
 def test_columns_whose_names_differ_in_case_only_are_left_alone(tmp_path: Path) -> None:
@@ -381,9 +446,9 @@ def test_columns_whose_names_differ_in_case_only_are_left_alone(tmp_path: Path) 
 
 def test_a_column_that_is_called_as_the_numbers_of_groups_is_a_column(tmp_path: Path) -> None:
     path, rows = tmp_path / "t.lance", _rows(300, 3)
-    rows = rows.append_column(GROUP, rows["bytes"])
+    rows = rows.append_column(f"{GROUP}1", rows["bytes"])
     lance.write_dataset(rows, str(path))
-    query = f"SELECT level, zone, sum({GROUP}) FROM {{t}} GROUP BY ALL ORDER BY ALL"
+    query = f"SELECT level, zone, sum({GROUP}1) FROM {{t}} GROUP BY ALL ORDER BY ALL"
     with native_rows(rows) as native:
         assert_same_rows(connect("install"), native, path, query)
 
