@@ -149,7 +149,7 @@ def _shifted(
     if not shift.unit and is_whole:
         shortest = longest = amount
     elif shift.unit and units is not None:
-        # Sessions may change their clocks in between, by up to a day at the date line.
+        # Clocks may change in between, by up to a day at the date line, at both ends.
         slack = 2 * _DAY if pa.types.is_timestamp(kind) and kind.tz is not None else 0
         least, most = (amount * each for each in _LENGTHS[shift.unit])
         shortest, longest = (least - slack) // units, -(-(most + slack) // units)
