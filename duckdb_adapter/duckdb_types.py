@@ -97,9 +97,9 @@ def _has_nanoseconds(kind: pa.DataType) -> bool:
 def cast_for_duckdb(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Convert values to what `readable_type` said."""
     if array.type == kind:
-        # DuckDB 1.4 reads the first string of a dictionary, also where all values are missing.
+        # DuckDB 1.4 reads the first value of a dictionary, also where all values are missing.
         if pa.types.is_dictionary(kind) and not len(array.dictionary):
-            return pa.DictionaryArray.from_arrays(array.indices, array_of([""], kind.value_type))
+            return pa.DictionaryArray.from_arrays(array.indices, _any_value(kind.value_type))
         if pa.types.is_list(kind) and pa.types.is_dictionary(kind.value_type):
             items, buffers = cast_for_duckdb(array.values, kind.value_type), array.buffers()[:2]
             place = len(array), buffers, array.null_count, array.offset
@@ -114,6 +114,13 @@ def cast_for_duckdb(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(array.type) and array.type.scale < 0 and pa.types.is_string(kind):
         return pc.cast(pc.cast(array, pa.decimal256(_digits(array.type), 0)), kind)
     return pc.cast(array, kind)
+
+
+def _any_value(kind: pa.DataType) -> pa.Array:
+    """Return one value of a type that dictionaries have: an empty string, or zero."""
+    if not pa.types.is_primitive(kind):
+        return array_of([""], kind)
+    return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(bytes(8))])
 
 
 def _has_structs_without_members(kind: pa.DataType) -> bool:

@@ -158,3 +158,20 @@ def test_wide_tables_are_not_asked_for_dictionaries(con: Any, tmp_path: Path) ->
     assert Rows(dataset).schema.field("c0").type == pa.string()
     found = con.sql(f"SELECT c7, count(*) FROM '{where}' GROUP BY ALL ORDER BY ALL").fetchall()
     assert found == [(mode, 500) for mode in sorted(MODES)]
+
+
+def test_dictionary_columns_of_any_values_may_be_missing_in_all_rows(
+    con: Any, tmp_path: Path
+) -> None:
+    kinds = [pa.int64(), pa.float64(), pa.uint8(), pa.binary(), pa.string(), pa.large_string()]
+    missing = pa.array([None] * 20, pa.int8())
+    columns = {
+        f"c{index}": pa.DictionaryArray.from_arrays(missing, pa.array([], kind))
+        for index, kind in enumerate(kinds)
+    }
+    lance.write_dataset(pa.table(columns | {"id": range(20)}), tmp_path / "t.lance")
+    path = f"'{tmp_path / 't.lance'}'"
+    assert con.execute(f"FROM {path} WHERE id = 19").fetchall() == [(*[None] * len(kinds), 19)]
+    for name in columns:
+        query = f"SELECT {name}, count(*), max({name}) FROM {path} GROUP BY 1"
+        assert con.execute(query).fetchall() == [(None, 20, None)]
