@@ -100,11 +100,11 @@ class NameUse:
     Attributes:
         bind_count: How often DuckDB has bound the name.
         is_read: Whether rows have been read.
-        scans: The scans of all tables that the statement reads, see `sources.joined_keys`.
     """
 
-    def __init__(self, scans: weakref.WeakSet[Any] | None = None) -> None:
-        self.scans = weakref.WeakSet[Any]() if scans is None else scans
+    def __init__(self, scans: list[weakref.ref[Any]] | None = None) -> None:
+        # Of all names of the statement. A list, since each statement makes one, joined or not.
+        self._scans = [] if scans is None else scans
         self.bind_count = 0
         self.is_read = False
 
@@ -114,6 +114,15 @@ class NameUse:
         use = cls()
         use.bind_count = 1
         return use
+
+    def add_scan(self, scan: Any) -> None:
+        """Add a scan of the table to those that the statement has; see `sources.joined_keys`."""
+        self._scans[:] = [weakref.ref(each) for each in (*self.scans(), scan)]
+
+    def scans(self) -> list[Any]:
+        """Return the scans of all tables that the statement has."""
+        found = (reference() for reference in self._scans)
+        return [scan for scan in found if scan is not None]
 
     def mark_read(self) -> None:
         """Note that rows are read: the statement does not bind the name again."""
@@ -137,13 +146,13 @@ class _Transaction:
         self.pins = PinnedVersions()
         self._run = 0, ""
         self._uses: dict[str, NameUse] = {}
-        self._scans = weakref.WeakSet[Any]()
+        self._scans = list[weakref.ref[Any]]()
 
     def use(self, call: BindCall, name: str) -> NameUse:
         """Return the use of a name by the run of a statement, bound once more."""
         if (call.run, call.statement) != self._run:
             self._run, self._uses = (call.run, call.statement), {}
-            self._scans = weakref.WeakSet[Any]()
+            self._scans = []
         use = self._uses.get(name)
         if use is None or use.is_read:
             use = self._uses[name] = NameUse(self._scans)

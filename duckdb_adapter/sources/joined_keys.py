@@ -111,7 +111,7 @@ class JoinedScan:
         self._opened = 0
         # By their columns, once all rows were read.
         self._found: Mapping[str, FoundKeys] | None = None
-        use.scans.add(self)
+        use.add_scan(self)
 
     @property
     def narrows_others(self) -> bool:
@@ -177,12 +177,12 @@ class JoinedScan:
 
     def _others(self) -> list[JoinedScan]:
         """The scans of other tables; none of a table that was bound more than once."""
-        return [other for other in list(self._use.scans) if other.query.name != self.query.name]
+        return [other for other in self._use.scans() if other.query.name != self.query.name]
 
     @property
     def _is_sole(self) -> bool:
         """Whether this is the only scan of the table that the statement has."""
-        same = [other for other in list(self._use.scans) if other.query.name == self.query.name]
+        same = [other for other in self._use.scans() if other.query.name == self.query.name]
         return self._use.is_sole and len(same) == 1
 
     def _kind(self, column: str) -> pa.DataType:
