@@ -125,7 +125,8 @@ def test_a_database_that_cannot_parse_costs_the_rewrites_and_is_logged_once(
 
     parsing._say_unparsed.cache_clear()
     monkeypatch.setattr(parsing, "_database", OwnDatabase(fail))
-    monkeypatch.setattr(parsing, "_parser", parsing._ThreadParser())  # of a thread that parsed nothing
+    # That of this thread has parsed already.
+    monkeypatch.setattr(parsing, "_parser", parsing._ThreadParser())
     with caplog.at_level(logging.WARNING, "duckdb_adapter"):
         assert parsing.parse("SELECT 17 AS not_parsed") is None
         assert parsing.parse("SELECT 18 AS not_parsed") is None
