@@ -18,6 +18,8 @@ from duckdb_adapter.duckdb_ranges import check_range, is_limited
 from lancefs.datafile.constants import array_of
 from lancefs.datafile.logical_types import EXTENSION_NAME
 
+# The units of times that DuckDB has without a zone, and how many microseconds each is.
+MICROSECONDS = {"s": 10**6, "ms": 10**3, "us": 1}
 _MAX_DIGITS = 38
 _MAX_ITEMS = 100_000  # of an array, and of all arrays in it
 

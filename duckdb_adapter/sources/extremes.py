@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckdb_adapter.duckdb_types import MICROSECONDS
 from duckdb_adapter.queries.extreme_tests import ExtremeTest, Shift
 from duckdb_adapter.queries.extremes import used_extremes
 from duckdb_adapter.queries.table_query import TableQuery
@@ -37,9 +38,8 @@ _ORDERED = (
 )
 
 
-# Microseconds of units of time: of timestamps, and the least and the most of intervals.
+# Microseconds of the units of intervals, the least and the most.
 _DAY = 24 * 60 * 60 * 10**6
-_PER_UNIT = {"s": 10**6, "ms": 10**3, "us": 1}
 _LENGTHS = {
     "year": (365 * _DAY, 366 * _DAY),
     "month": (28 * _DAY, 31 * _DAY),
@@ -144,7 +144,7 @@ def _shifted(
     """
     kind, amount = extreme.type, abs(shift.amount)
     is_whole = pa.types.is_integer(kind) or pa.types.is_date32(kind)
-    units = _PER_UNIT.get(kind.unit) if pa.types.is_timestamp(kind) else None
+    units = MICROSECONDS.get(kind.unit) if pa.types.is_timestamp(kind) else None
     units = _DAY if pa.types.is_date32(kind) else units
     if not shift.unit and is_whole:
         shortest = longest = amount

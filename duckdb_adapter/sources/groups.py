@@ -57,6 +57,7 @@ class GroupedRows(RowSource):
             f"{GROUP}{index}": each for index, each in enumerate(combinations, start=1)
         }
         self._has_ranges = has_ranges
+        self.takes_conditions = rows.takes_conditions
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -149,11 +150,6 @@ class GroupedRows(RowSource):
     def filter_field(self, column: str) -> pa.Field:
         """Return a column as filters see it: not encoded."""
         return self.rows.filter_field(column)
-
-    @property
-    def takes_conditions(self) -> bool:  # type: ignore[override]
-        """Whether reads with more conditions take less time."""
-        return self.rows.takes_conditions
 
     def known_count(self) -> int | None:
         """Return the number of rows, where the manifest tells it."""

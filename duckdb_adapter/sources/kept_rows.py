@@ -21,7 +21,7 @@ from duckdb_adapter.releases import is_new
 from duckdb_adapter.sources.rows import DuckDBColumns, Noting, Rows
 from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
-from lancefs.scan.expressions import columns_of, evaluate_filter
+from lancefs.scan.expressions import columns_of
 from lancefs.scan.settings import BATCH_ROWS
 from lancefs.storage import SharedBudget
 from lancefs.table.fragments import sum_known
@@ -133,26 +133,20 @@ class KeptRows(Rows):
     ) -> pa.RecordBatchReader:
         """Read some columns of the rows that are kept; see `RowSource.read`."""
         names = self.schema.names if columns is None else list(columns)
-        tested = [] if not terms else columns_of(reduce(and_, terms), self.schema.names)
+        filter = reduce(and_, terms) if terms else None
+        tested = [] if filter is None else columns_of(filter, self.schema.names)
         table = None
         if self._is_for_scan and names:
             table = self._kept.table(self, list(dict.fromkeys([*names, *tested])))
         if table is None:
             return super().read(columns, terms, noting)
-        if terms:
-            table = self._filtered(table, reduce(and_, terms))
+        if filter is not None:
+            passed = [self.filtered(batch, filter) for batch in table.to_batches()]
+            table = pa.Table.from_batches(passed, table.schema)
         shown = table.select(names)
         if noting is not None:
             deque(noting(names, iter(shown.to_batches())), maxlen=0)
         return shown.to_reader()
-
-    def _filtered(self, table: pa.Table, filter: pc.Expression) -> pa.Table:
-        """Return the rows for which a filter is true."""
-        batches = table.to_batches()
-        passed = [evaluate_filter(filter, self.for_filter(batch)) for batch in batches]
-        return pa.Table.from_batches(
-            [batch.filter(mask) for batch, mask in zip(batches, passed, strict=True)], table.schema
-        )
 
 
 def kept_rows(rows: Rows) -> KeptRows | None:

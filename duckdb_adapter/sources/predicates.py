@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from duckdb._sources.nodes import Binary, Col, In, Lit, Postfix, Unary, Untranslatable, exact_value
 from duckdb._sources.to_arrow import to_arrow
 
+from duckdb_adapter.duckdb_types import MICROSECONDS
 from duckdb_adapter.sources.rows import has_lengths
 from lancefs.datafile.constants import array_of, null_of, scalar_of
 from lancefs.scan.sql_literals import has_units, is_binary, of_units
@@ -51,9 +52,8 @@ _PLAIN_TYPES = {
     pa.binary(): "BLOB",
     pa.large_binary(): "BLOB",
 }
-# What DuckDB calls times without a zone, by their units, and how many microseconds a unit is.
+# What DuckDB calls times without a zone, by their units.
 _TIMESTAMPS = {"s": "TIMESTAMP_S", "ms": "TIMESTAMP_MS", "us": "TIMESTAMP"}
-_MICROSECONDS = {"s": 10**6, "ms": 10**3, "us": 1}
 _OTHER_KINDS = (
     pa.types.is_date,
     pa.types.is_timestamp,
@@ -221,7 +221,7 @@ def _to_stored(constant: Any, kind: pa.DataType) -> Any:
 def _stored_time(value: Any, name: str, kind: pa.DataType) -> int | Fraction | None:
     """Return a time in units, given what DuckDB calls its type; see `_to_stored`."""
     is_timestamp = pa.types.is_timestamp(kind)
-    if not (is_timestamp or pa.types.is_time(kind)) or kind.unit not in _MICROSECONDS:
+    if not (is_timestamp or pa.types.is_time(kind)) or kind.unit not in MICROSECONDS:
         return None
     if not is_timestamp:
         wanted = "TIME"
@@ -234,5 +234,5 @@ def _stored_time(value: Any, name: str, kind: pa.DataType) -> int | Fraction | N
     elif isinstance(value, time):
         midnight = timedelta(0, value.second, value.microsecond, 0, value.minute, value.hour)
         value = midnight // timedelta.resolution
-    units = Fraction(value, _MICROSECONDS[kind.unit])
+    units = Fraction(value, MICROSECONDS[kind.unit])
     return int(units) if units.denominator == 1 else units

@@ -182,6 +182,10 @@ class RowSource(Replacement):
         ]
         return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
 
+    def filtered(self, batch: pa.RecordBatch, filter: pc.Expression) -> pa.RecordBatch:
+        """Return those of some rows for which a filter is true, which speaks of `for_filter`."""
+        return batch.filter(evaluate_filter(filter, self.for_filter(batch)))
+
 
 @dataclass(frozen=True)
 class DuckDBColumns:
@@ -440,7 +444,7 @@ class Rows(RowSource):
     ) -> Iterator[pa.RecordBatch]:
         """Read with a filter that speaks of columns as DuckDB knows them, not as they are."""
         for batch in self.batches(list(dict.fromkeys([*names, *needed])), ()):
-            yield batch.filter(evaluate_filter(filter, self.for_filter(batch))).select(names)
+            yield self.filtered(batch, filter).select(names)
 
     def _passing_count(self, filter: pc.Expression | None) -> int | None:
         """Return how many rows pass a filter; None where a scan must tell."""

@@ -218,7 +218,7 @@ class _UnionRows(RowSource):
         for batch in member.rows.batches(own or [COUNT_COLUMN], handed_on):
             found = self._completed(member, batch, list(needed))
             for term in rest:
-                found = found.filter(evaluate_filter(term, self.for_filter(found)))
+                found = self.filtered(found, term)
             yield found.select(list(names))
 
     def _is_as_it_is(self, member: _Member, column: str) -> bool:

@@ -311,19 +311,6 @@ def test_options_that_tell_the_rows_of_a_stream_are_refused_in_a_batch(
     assert harmless.reader(harmless.schema()).partitions()
 
 
-def test_a_small_table_of_the_format_is_broadcast_once_its_size_is_known(
-    spark: Any, table: str
-) -> None:
-    left, right = (load(spark, table, version=1) for _ in range(2))
-    joined = left.join(right, "id")
-    plan = joined._jdf.queryExecution().executedPlan()
-    assert "SortMergeJoin" in plan.toString()  # Python sources cannot tell their size
-    assert len(joined.collect()) == 4000
-    final = plan.toString().partition("Initial Plan")[0]
-    assert "BroadcastHashJoin" in final
-    assert "SortMergeJoin" not in final
-
-
 def test_a_large_table_is_not_broadcast_in_a_join(spark: Any, table: str) -> None:
     """Spark took any table for a few bytes, and collected it in the driver."""
     before = spark.conf.get("spark.sql.autoBroadcastJoinThreshold")

@@ -308,3 +308,17 @@ def test_a_hundred_thousand_fragments_plan_in_seconds(large: Path) -> None:
     assert len(data) == FRAGMENTS
     assert max(map(len, data)) < 1024
     assert seconds < 10
+
+
+def test_a_small_table_of_the_format_is_broadcast_once_its_size_is_known(
+    spark: Any, tmp_path: Path
+) -> None:
+    table = make_table(tmp_path / "t.lance")
+    left, right = (spark.read.format("lancefs").load(table) for _ in range(2))
+    joined = left.join(right, "id")
+    chosen = joined._jdf.queryExecution().executedPlan()
+    assert "SortMergeJoin" in chosen.toString()  # Python sources cannot tell their size
+    assert len(joined.collect()) == 4000
+    final = chosen.toString().partition("Initial Plan")[0]
+    assert "BroadcastHashJoin" in final
+    assert "SortMergeJoin" not in final
