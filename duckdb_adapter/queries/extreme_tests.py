@@ -75,7 +75,8 @@ def extreme_tests(query: TableQuery) -> list[ExtremeTest]:
     They are true of the rows of the table that the query selects from, which is bound first.
     """
     lower = query.text.lower()
-    select = query.table_select if "(" in lower and "where" in lower else None
+    may_have_some = "where" in lower and any(function in lower for function in _EXTREMES)
+    select = query.table_select if may_have_some else None
     if select is None or not select["where_clause"] or select["sample"]:
         return []
     return list(_tests(select, query))

@@ -16,9 +16,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.column_uses import path_from_column
-from duckdb_adapter.queries.function_names import AGGREGATES, COLLECTING
+from duckdb_adapter.queries.function_names import AGGREGATES, COLLECTING, MAKING_ONE_VALUE
 from duckdb_adapter.queries.pivots import pivot_groups
 from duckdb_adapter.queries.table_query import MAX_TEXTS, TableQuery
 from duckdb_adapter.queries.trees import (
@@ -33,9 +35,10 @@ from duckdb_adapter.queries.trees import (
     terms_of,
 )
 
-# A statement without any of these is not parsed.
+# A statement without any of these neither aggregates nor is DISTINCT.
 _MAY_GROUP = re.compile(
-    rf"\bgroup\s+by\b|\bwhere\b|\bdistinct\b|\b({'|'.join(sorted(AGGREGATES))})\b", re.IGNORECASE
+    rf"\bgroup\s+by\b|\bdistinct\b|\bpivot\b|\b({'|'.join(sorted(MAKING_ONE_VALUE))})\b",
+    re.IGNORECASE,
 )
 _MIN_GROUPED = 2
 # What DuckDB 2.0 aggregates before a join (its `partial_aggregate_pushdown`): of one argument,
@@ -148,7 +151,7 @@ def repeated_columns(query: TableQuery) -> RepeatedColumns:
 
     Those of a query of one table only, which names all that it uses.
     """
-    select = query.table_select
+    select = query.table_select if _may_repeat_strings(query) else None
     if select is None or not query.uses:
         return RepeatedColumns()
     is_aggregated = aggregates(select) or _is_distinct(select)
@@ -160,6 +163,15 @@ def repeated_columns(query: TableQuery) -> RepeatedColumns:
         if (is_aggregated or name in tested) and not all(use.is_tested for use in uses.values())
     ]
     return RepeatedColumns(used, [query.columns[name] for name in query.uses if name in tested])
+
+
+def _may_repeat_strings(query: TableQuery) -> bool:
+    """Whether a statement may test columns of strings, or aggregate them: others are not parsed."""
+    names = [field.name.lower() for field in query.schema if pa.types.is_string(field.type)]
+    text = query.text.replace(query.name, "").lower() if names else ""
+    if _MAY_GROUP.search(text) is None:
+        text = text.partition("where")[2]
+    return any(name in text for name in names)
 
 
 def _is_distinct(select: Mapping[str, Any]) -> bool:

@@ -37,11 +37,10 @@ def value_count_paths(query: TableQuery) -> Sequence[str]:
         Columns in the order of the table; of structs, members by their paths, and no other name has
         a dot. An empty list if the query may use more.
     """
-    if query.table_select is None:
-        return pivoted_columns(query)
-    if _MAY_GROUP.search(query.text) is None or not query.uses:
-        return []
-    if not _takes_any_order(query.table_select):
+    if pivoted := pivoted_columns(query):
+        return pivoted
+    select = query.table_select if _MAY_GROUP.search(query.text) is not None else None
+    if select is None or not query.uses or not _takes_any_order(select):
         return []
     return [
         path
