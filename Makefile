@@ -57,11 +57,12 @@ test-slow: .venv/.installed build/tpch/queries.json ## Run the slow tests, those
 	$(THOROUGH) $(BIN)/pytest $(SHARED) -m "slow or hypothesis" --timeout=900 --durations=15 --ignore=tests/spark $(PYTEST_ARGS)
 
 # Other DuckDBs, each in an environment that has nothing but it and borrows the rest from `.venv`:
-# its own packages come first.
-DUCKDBS := .venv-duckdb14 .venv-duckdb15
+# its own packages come first. Of 2.0, whose newest release all other tests have, the fast tests.
+DUCKDBS := .venv-duckdb14 .venv-duckdb15 .venv-duckdb20
 .venv-duckdb14/.installed: DUCKDB := duckdb==1.4.0
 .venv-duckdb15/.installed: DUCKDB := duckdb==1.5.5 duckdb-extension-httpfs==1.5.5 \
   duckdb-extension-lance==1.5.5 duckdb-extension-tpch==1.5.5
+.venv-duckdb20/.installed: DUCKDB := duckdb==2.0.0
 
 $(DUCKDBS:=/.installed): .venv/.installed Makefile
 	@echo "installing $(DUCKDB) into $(@D)"
@@ -81,7 +82,8 @@ build/tpch/queries.json: tests/sql/tpch.py | .venv-duckdb15/.installed
 test-duckdb: $(DUCKDBS:=/.installed) build/tpch/queries.json ## Run the tests of SQL on older DuckDBs
 	@set -e; for venv in $(DUCKDBS); do \
 	  $$venv/bin/python -c 'import duckdb; print("DuckDB", duckdb.__version__)'; \
-	  $(THOROUGH) $$venv/bin/python -m pytest $(SHARED) -m "slow or not slow" --timeout=180 -o faulthandler_timeout=150 tests/sql $(PYTEST_ARGS); \
+	  test $$venv = .venv-duckdb20 && marks="not slow" || marks="slow or not slow"; \
+	  $(THOROUGH) $$venv/bin/python -m pytest $(SHARED) -m "$$marks" --timeout=180 -o faulthandler_timeout=150 tests/sql $(PYTEST_ARGS); \
 	done
 
 .venv/.spark: .venv/.installed

@@ -38,7 +38,9 @@ setup(
             sources=sorted(str(path) for path in SOURCE.glob("*.c")),
             depends=[str(path) for path in SOURCE.glob("*.h")],
             extra_compile_args=(
-                ["/O2"] if sys.platform == "win32" else ["-std=c11", "-O3", "-g0", "-fvisibility=hidden"]
+                ["/O2"]
+                if sys.platform == "win32"
+                else ["-std=c11", "-O3", "-g0", "-fvisibility=hidden"]
             ),
             py_limited_api=True,
             optional=True,

@@ -17,7 +17,7 @@ from duckdb_adapter.engine_settings import BindContext
 from duckdb_adapter.pinned_versions import NameUse
 from duckdb_adapter.queries.members import UsedColumns
 from duckdb_adapter.queries.table_uses import TableUses
-from duckdb_adapter.releases import is_new
+from duckdb_adapter.releases import is_new, reads_encoded_lists
 from duckdb_adapter.sources.column_values import are_values_cached, keep_texts
 from duckdb_adapter.sources.extremes import extreme_conditions, extreme_rows
 from duckdb_adapter.sources.groups import group_by_codes
@@ -86,7 +86,8 @@ class BoundTable(NamedTuple):
     @property
     def takes_encoded_lists(self) -> bool:
         """Whether lists of strings may come with dictionaries."""
-        return self.is_first and self.rows.has_lists and self.uses.takes_encoded_lists
+        is_taken = self.is_first and self.rows.has_lists and reads_encoded_lists()
+        return is_taken and self.uses.takes_encoded_lists
 
     def with_used_columns(self, rows: Rows) -> Rows:
         """Return the rows with only the columns that the statement names, if there are many."""

@@ -28,6 +28,16 @@ needs_install = pytest.mark.skipif(
     not HAS_EXTENSIONS, reason="this DuckDB has no interface for extensions from Python"
 )
 
+
+def not_in_2_0_0(reason: str) -> pytest.MarkDecorator:
+    """Skip a test of what DuckDB 2.0.0 does otherwise than the releases after it.
+
+    Args:
+        reason: What it does, after the name of the release.
+    """
+    return pytest.mark.skipif(duckdb.__version__ == "2.0.0", reason=f"DuckDB 2.0.0 {reason}")
+
+
 ROADS = ["install", "connect", "wrap"] if HAS_EXTENSIONS else ["wrap"]
 # Those that differ in how DuckDB gets the rows.
 INTERFACES = [road for road in ROADS if road != "connect"]

@@ -9,7 +9,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from roads import EACH_INTERFACE, assert_same_rows, connect, needs_install, note_scans
+from roads import EACH_INTERFACE, assert_same_rows, connect, needs_install, not_in_2_0_0, note_scans
 
 import lancefs
 from duckdb_adapter.sources.rows import Rows
@@ -118,6 +118,7 @@ def test_lists_are_right_in_views_and_relations(table: str) -> None:
 
 
 @needs_install
+@not_in_2_0_0("cannot read batches of empty lists with dictionaries, so that it gets plain ones")
 @pytest.mark.parametrize(
     ("query", "is_encoded"),
     [

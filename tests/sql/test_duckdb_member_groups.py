@@ -9,7 +9,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from roads import assert_same_rows, connect, native_rows, needs_install
+from roads import assert_same_rows, connect, native_rows, needs_install, not_in_2_0_0
 
 from duckdb_adapter.sources import column_values, groups
 from duckdb_adapter.sources.groups import GROUP
@@ -80,7 +80,11 @@ GROUPED = [
     "SELECT req.method, level, sum(id) FROM {t} WHERE latency > 0.5 GROUP BY ALL ORDER BY ALL",
     "SELECT req.method, level, sum(id) FROM {t} WHERE level = 'info' GROUP BY ALL ORDER BY ALL",
     "SELECT req.method, level, avg(id) FROM {t} GROUP BY ROLLUP (req.method, level) ORDER BY ALL",
-    "SELECT req.method, level, avg(id) FROM {t} GROUP BY ALL HAVING req.method > 'H' ORDER BY ALL",
+    pytest.param(
+        "SELECT req.method, level, avg(id) FROM {t} GROUP BY ALL HAVING req.method > 'H' "
+        "ORDER BY ALL",
+        marks=not_in_2_0_0("groups by all of a struct of which HAVING uses a member"),
+    ),
     "SELECT req.method, level, sum(id) FILTER (req.status = 3) FROM {t} GROUP BY ALL ORDER BY ALL",
     "SELECT DISTINCT req.method, latency::TEXT AS l FROM {t} WHERE id < 100 ORDER BY ALL",
 ]

@@ -17,6 +17,7 @@ from roads import (
     assert_same_rows_under,
     connect,
     needs_install,
+    not_in_2_0_0,
     note_scans,
 )
 from support import examples
@@ -63,6 +64,7 @@ def filters(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 # Queries over {t} that use few rows, and what the scan is asked for.
+_COMPARES_ZONED = not_in_2_0_0("does not compare TIMESTAMPTZ_NS with TIMESTAMPTZ")
 LEAVING_ROWS_OUT = [
     (
         "FROM {t} WHERE ts >= '2026-01-03 12:00:00' ORDER BY id",
@@ -90,9 +92,10 @@ LEAVING_ROWS_OUT = [
         "FROM {t} WHERE zoned >= '2026-01-03 12:00:00+00' ORDER BY id",
         ["zoned >= 2026-01-03 11:59:59.999999"],
     ),
-    (
+    pytest.param(
         "FROM {t} WHERE zoned >= TIMESTAMPTZ '2026-01-04 12:00:00' ORDER BY id",
         ["zoned >= 2026-01-03 12:00"],
+        marks=_COMPARES_ZONED,
     ),
     ("FROM {t} WHERE flag ORDER BY id", ["flag"]),
     ("SELECT count(*) FROM {t} WHERE flag AND us > TIMESTAMP '2026-01-01'", ["flag", "us > "]),
@@ -167,6 +170,7 @@ def test_first_rows_pass_conditions_on_times_without_reading_others(
     assert any("ts >= " in each and "id < 3000" in each for each in filters)
 
 
+@_COMPARES_ZONED
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "Pacific/Kiritimati", "America/St_Johns"])
 def test_times_of_a_session_are_in_its_zone(con: Any, native: Any, table: Path, zone: str) -> None:
     for text in ("'2026-01-02 01:00:00'", "TIMESTAMPTZ '2026-01-01'", "DATE '2026-01-01'"):
