@@ -230,9 +230,18 @@ class LanceConnection:
             return self._run_at_once(method, statements, args, kwargs, caller)
         for statement in statements[:-1]:
             self._run_statement("execute", statement, (), {}, caller)
+            self._drop_rows()
         if len(statements) < 2:
             return self._run_statement(method, last, args, kwargs, caller, query)
         return self._run_statement(method, last, args, kwargs, caller)
+
+    def _drop_rows(self) -> None:
+        """Run the last statement to its end, without its rows.
+
+        DuckDB 2.0 refuses another statement before that; older ones had run it when they returned.
+        """
+        if is_new():
+            self._connection.complete()
 
     def _run_at_once(
         self, method: str, statements: Any, args: Any, kwargs: Any, caller: FrameType

@@ -11,7 +11,7 @@ import fsspec
 import lance
 import pyarrow as pa
 import pytest
-from roads import ORDERS_ROWS, needs_install, run_python, scanned
+from roads import ORDERS_ROWS, ROADS, needs_install, run_python, scanned
 from support import ORDERS
 
 import lancefs
@@ -157,3 +157,20 @@ def test_queries_with_parameters_do_not_wait_for_threads_that_drop_rows() -> Non
         "print('done')\n"
     )
     assert run_python(program).strip() == "done"
+
+
+@pytest.mark.parametrize("con", ROADS, indirect=True)
+def test_several_queries_in_one_text_run_to_their_ends(con: Any) -> None:
+    con.execute("create sequence numbers")
+    first = f"select nextval('numbers') from '{ORDERS}@v1'"
+    for run in (con.execute, con.sql):
+        assert run(f"{first}; select count(*) from '{ORDERS}'").fetchall() == [(ORDERS_ROWS[4],)]
+    assert con.execute("select nextval('numbers')").fetchall() == [(2 * ORDERS_ROWS[1] + 1,)]
+    with pytest.raises(duckdb.Error, match="too late"):
+        con.execute(f"select error('too late') from '{ORDERS}'; select 1")
+    assert con.execute("select 1").fetchall() == [(1,)]
+
+
+def test_several_queries_in_one_text_leave_the_session_usable() -> None:
+    assert lancefs.sql(f"from '{ORDERS}'; select 1").fetchall() == [(1,)]
+    assert lancefs.sql("select 2").fetchall() == [(2,)]
