@@ -20,7 +20,8 @@ from duckdb_adapter.queries.parsing import parse_soon
 from duckdb_adapter.registration import WHICH, Registration, wanting_names
 from duckdb_adapter.releases import require_known_api
 from duckdb_adapter.replacement_scan import Claim, ReplacementScan
-from duckdb_adapter.storage import GivenStorage, Storage, checked_options
+from duckdb_adapter.storage import GivenStorage, Storage
+from lancefs.arguments import options_of
 from lancefs.table.base_paths import BaseRules, as_rules
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def install(
         UnsupportedDuckDB: DuckDB is older than 2.0, or newer than what this release knows;
             `connect` and `wrap` work with it all the same.
     """
-    options = checked_options(storage_options, hint=_NO_CONNECTION)
+    options = options_of(storage_options, hint=_NO_CONNECTION)
     registration = _registered()
     registration.storage = GivenStorage(options, as_rules(base_rules), use_index)
     registration.active = True

@@ -25,6 +25,7 @@ from duckdb_adapter.queries.scan_calls import SCAN, ScanCall, call_of
 from duckdb_adapter.searches import Arguments
 from duckdb_adapter.sources.unions import TableUnion
 from duckdb_adapter.storage import GivenStorage, Storage
+from lancefs.arguments import options_of
 from lancefs.lance_dataset import LanceDataset
 from lancefs.table.per_version import PerVersion
 from lancefs.table.row_metadata import ROW_ID, ROW_METADATA
@@ -90,7 +91,7 @@ def call(name: str, storage: Storage) -> FunctionRows | None:
     function = BY_NAME[head]
     if arguments.get("path") is None:
         raise ValueError(f"{head}: the path of a table was expected, not NULL")
-    given = arguments.get("storage_options")
+    given = options_of(arguments.get("storage_options"))
     if given:
         storage = GivenStorage(given, storage.rules, storage.use_index, storage.pins)
     return function.answer(arguments, storage)

@@ -59,22 +59,6 @@ class Storage(Protocol):
         ...
 
 
-def checked_options(given: object, hint: str = "") -> dict[str, Any]:
-    """Return storage options that a user gave; none where that is None.
-
-    Args:
-        given: The argument.
-        hint: What the message says beside what was expected.
-
-    Raises:
-        TypeError: It is no mapping.
-    """
-    if given is not None and not isinstance(given, Mapping):
-        kind = type(given).__name__  # the value may be a secret
-        raise TypeError(f"storage_options is a {kind}; a mapping was expected{hint}")
-    return dict(given or {})
-
-
 @dataclass(frozen=True)
 class GivenStorage:
     """Storage with options and rules that the user gave.

@@ -42,7 +42,8 @@ from duckdb_adapter.statements import (
     unknown_alias,
     versioned_names,
 )
-from duckdb_adapter.storage import checked_options, reaching_with
+from duckdb_adapter.storage import reaching_with
+from lancefs.arguments import options_of
 from lancefs.errors import LanceError
 from lancefs.table.base_paths import BaseRules, as_rules
 
@@ -95,7 +96,7 @@ class LanceConnection:
         self._is_owned = is_owned
         # Whether something was given away that may use the connection after the wrapper is gone.
         self._is_shared = False
-        self._options = checked_options(storage_options)
+        self._options = options_of(storage_options)
         self._rules = as_rules(base_rules)
         self._use_index = use_index
         self.lakes: dict[str, Lake] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,13 +34,44 @@ def check_list(name: str, value: object) -> None:
 
     Args:
         name: What the caller knows the argument by.
-        value: The names.
+        value: The names; or None.
 
     Raises:
-        TypeError: It is one name.
+        TypeError: It is one name, or no list.
     """
     if isinstance(value, str):
         raise TypeError(f"{name} is {value!r}; a list of names was expected: [{value!r}]")
+    if value is not None and not isinstance(value, Iterable):
+        raise TypeError(f"{name} is {value!r}; a list of names was expected")
+
+
+def check_flags(**flags: object) -> None:
+    """Check arguments that are true or false: a text such as `'no'` would be taken for true.
+
+    Raises:
+        TypeError: One is neither.
+    """
+    for name, value in flags.items():
+        if not isinstance(value, bool | np.bool_):
+            raise TypeError(f"{name} is {value!r}; True or False was expected")
+
+
+def options_of(given: object, hint: str = "") -> dict[str, Any]:
+    """Return storage options that a caller gives; none where that is None.
+
+    Args:
+        given: The argument.
+        hint: What the message says beside what was expected.
+
+    Raises:
+        TypeError: It is no mapping.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        kind = type(given).__name__  # the value may be a secret
+        raise TypeError(f"storage_options is a {kind}; a mapping was expected{hint}")
+    return dict(given)
 
 
 def read_once(
@@ -53,7 +84,7 @@ def read_once(
         value: The names. None, and what has expressions by names, comes back as it is.
 
     Raises:
-        TypeError: It is one name.
+        TypeError: It is one name, or no list.
     """
     check_list(name, value)
     return value if value is None or isinstance(value, Mapping) else list(value)

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Never
 
 from lancefs import other_names
-from lancefs.arguments import check_number
+from lancefs.arguments import check_number, options_of
 from lancefs.errors import NotALanceTable, ReadFailed
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
@@ -78,14 +78,10 @@ def open(
     """
     for name in unknown:
         other_names.refuse_argument("open", name, other_names.OPENING, open.__annotations__)
-    path = os.fsdecode(url)
-    given: object = storage_options
-    if given is not None and not isinstance(given, Mapping):
-        kind = type(given).__name__  # the value may be a secret
-        raise TypeError(f"storage_options is a {kind}; a mapping was expected")
+    path = _path_of(url)
     if max_memory is not None:
         check_number("max_memory", max_memory, least=1)
-    options = with_mapping(path, storage_options or {}, mmap)
+    options = with_mapping(path, options_of(storage_options), mmap)
     if filesystem is not None and (options or not mmap):
         raise ValueError(
             "filesystem comes with options of its own; leave out storage_options and mmap"
@@ -114,6 +110,13 @@ def open(
 
 # The name that pylance has for it.
 dataset = open
+
+
+def _path_of(url: object) -> str:
+    """Return a URL or path as text."""
+    if not isinstance(url, str | bytes | os.PathLike):
+        raise TypeError(f"url is {url!r}; the path or URL of a table was expected")
+    return os.fsdecode(url)
 
 
 def _open_fresh(

@@ -25,6 +25,7 @@ DATASET = {
             *("drop", "drop_columns", "drop_index", "insert", "merge", "merge_insert", "optimize"),
             *("replace_field_metadata", "replace_schema_metadata", "restore", "shallow_clone"),
             *("truncate_table", "update", "update_config", "update_metadata"),
+            *("append", "compact_files", "overwrite", "upsert", "vacuum", "write"),
         ),
         _WRITING,
     ),

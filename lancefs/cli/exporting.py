@@ -87,7 +87,7 @@ def export_file(work: Export, on_rows: Callable[[int], None], overwrite: bool) -
         Failure: There is such a file, or the format cannot hold a column.
     """
     store, path = work.store, work.store.root
-    if store.fs.exists(path) and not overwrite:
+    if store.ask(lambda: store.fs.exists(path), "") and not overwrite:
         raise Failure(f"{store.url()} exists; --overwrite replaces it")
     folder = os.path.dirname(path)
     if store.is_local and not os.path.isdir(folder):

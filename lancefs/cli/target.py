@@ -205,7 +205,7 @@ def refuse_inside_table(store: Store) -> None:
     table = enclosing_table(store)
     if table is not None:
         raise Failure(
-            f"{store.url()}: {table} is a Lance table, and lancefs writes nothing into tables; "
+            f"{table} is a Lance table, and lancefs writes nothing into tables; "
             "choose another place"
         )
 

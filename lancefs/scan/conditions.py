@@ -225,6 +225,11 @@ class Condition:
 
     def _passed(self, batch: pa.RecordBatch) -> Mask:
         passed = expressions.evaluate_filter(self.expression, nested(batch, self._paths))
+        if not pa.types.is_boolean(passed.type):
+            raise InvalidFilter(
+                f"the filter {expressions.to_text(self.expression)} is {passed.type} for a row; "
+                "a condition was expected, which is true or false"
+            )
         return mask_of(pc.fill_null(passed, _FALSE))
 
 

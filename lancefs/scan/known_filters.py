@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow.compute as pc
 
 from lancefs.datafile.fields import Field
-from lancefs.errors import ColumnNotFound
 from lancefs.forks import cached_property
 from lancefs.scan import expressions
 from lancefs.scan.conditions import Condition
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
 # its text; and for how many versions, as for parsed manifests.
 _BYTES, _MIN_BYTES = 32 * 1024, 256
 _MAX_VERSIONS = 64
-# Characters of expressions, which names of columns mostly lack.
-_SIGNS = frozenset("+-*/%()[]<>=|")
+# Characters of a value that the error about it shows.
+_SHOWN = 100
 
 
 class KnownFilter:
@@ -95,13 +94,7 @@ def named_expressions(
     """
 
     def of_column(name: str) -> pc.Expression:
-        try:
-            field = version.column(name)
-        except ColumnNotFound as error:
-            if _SIGNS.isdisjoint(name):
-                raise
-            expected = "an expression is one of pyarrow.compute: pc.field('a') + 1"
-            raise ColumnNotFound(f"{str(error).partition(';')[0]}; {expected}") from None
+        field = version.column(name)
         return pc.field(*(part.name for part in field.way or (field,)))
 
     for name, value in columns.items():
@@ -167,8 +160,11 @@ def _key_of(filter: pc.Expression | str) -> bytes | str:
 
 
 def _refuse(filter: object) -> TypeError:
+    shown = repr(filter)
+    if len(shown) > _SHOWN or "\n" in shown:  # such as an array
+        shown = f"a {type(filter).__name__}"
     return TypeError(
-        f'filter is {filter!r}; SQL text such as "price > 3" was expected, or a pyarrow.compute '
+        f'filter is {shown}; SQL text such as "price > 3" was expected, or a pyarrow.compute '
         'expression such as pyarrow.compute.field("price") > 3'
     )
 

@@ -39,7 +39,7 @@ def positions_of(given: RowNumbers, total: int, table: str) -> npt.NDArray[np.in
         least, greatest = int(numbers.min()), int(numbers.max())
         if not 0 <= least <= greatest < total:
             beyond = least if least < 0 else greatest
-            raise IndexError(f"row {beyond} of {table}, which has {total} rows")
+            raise IndexError(f"there is no row {beyond} of {table}, which has {total} rows")
     return numbers.astype(np.int64, copy=False)
 
 
@@ -166,7 +166,7 @@ def _is_whole(number: object) -> bool:
 
 def _shown_type(numbers: npt.NDArray[Any]) -> str:
     if numbers.dtype.kind != "O":
-        return str(numbers.dtype.type.__name__)
+        return str(numbers.dtype.type.__name__).removesuffix("_")  # `str_`, of NumPy
     return type(next(one for one in numbers if not _is_whole(one))).__name__
 
 

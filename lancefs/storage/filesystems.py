@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lancefs.errors import LanceError, NotALanceTable, ReadFailed, cause
 from lancefs.forks import Lock
+from lancefs.masking import mask_secrets
 from lancefs.storage.retries import CHECK_ADDRESS, message_of, retry
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ _NO_PARTS_OF_ARCHIVE = (
     "the web server does not answer requests for parts of a file, which is needed to read a table "
     "in an archive: put simplecache:: before the URL of the archive, which copies it"
 )
+# What fsspec says of a protocol that is not registered, before its name.
+_UNKNOWN_PROTOCOL = "Protocol not known"
 # What may be a protocol without the rest of a URL, in a chain.
 _WORD = re.compile(r"[\w.+-]+")
 # Protocols that reach all files of a machine that a user may read.
@@ -60,6 +63,8 @@ def open_url(url: str, options: Mapping[str, Any]) -> tuple[fsspec.AbstractFileS
     except FileNotFoundError as error:
         raise NotALanceTable(f"{url}: {message_of(error)}") from cause(error)
     except ValueError as error:
+        if _UNKNOWN_PROTOCOL in str(error):
+            raise _unknown_protocol(url, str(error).rpartition(" ")[2]) from cause(error, url)
         if not _needs_parts(error):
             raise
         raise ReadFailed(f"{url}: cannot be opened: {_NO_PARTS_OF_ARCHIVE}") from cause(error)
@@ -71,6 +76,17 @@ def open_url(url: str, options: Mapping[str, Any]) -> tuple[fsspec.AbstractFileS
         text = f"{url}: cannot be opened: {message_of(error)}{advice}"
         raise ReadFailed(text) from cause(error)
     return found
+
+
+def _unknown_protocol(url: str, protocol: str) -> ValueError:
+    """Return the error about a URL with a protocol that fsspec does not know."""
+    from difflib import get_close_matches
+
+    from fsspec.registry import available_protocols
+
+    near = get_close_matches(protocol, available_protocols(), 1)
+    hint = f"did you mean {near[0]}://?" if near else "install the package of the store that has it"
+    return ValueError(f"{mask_secrets(url)}: fsspec knows no protocol {protocol!r}; {hint}")
 
 
 def _is_path(url: str) -> bool:

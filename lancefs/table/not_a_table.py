@@ -13,6 +13,8 @@ from lancefs.table.versions import VERSIONS, web_hint
 
 # A path with a version, which `lancefs.open` takes, but for which no filesystem has a directory.
 _VERSIONED = re.compile(r"\.lance@[^/@]+$")
+# A URL that `pathlib` or `os.path` took for a path.
+_URL_AS_PATH = re.compile(r"/([a-z][a-z0-9+]+):/(.+)")
 _FILE_HINT = "; a file of a version is lance://versions/7.arrow::t.lance"
 # Endings of files that are mistaken for tables, and what such files are.
 _ARCHIVES = ("zip", "tar")  # which are protocols of fsspec, too
@@ -38,7 +40,7 @@ def not_a_table(store: Store) -> NotALanceTable:
     if what is None and not names:
         hint = _FILE_HINT if _VERSIONED.search(store.root) else web_hint(store)
         if store.is_local:  # elsewhere it would take a request
-            hint = hint or similar_hint(store)
+            hint = hint or _url_hint(store) or similar_hint(store)
         what = f"there is no such directory, or it is empty{hint}"
     around = enclosing_table(Store(store.fs, store.root.rpartition("/")[0]))
     if around is not None:
@@ -58,6 +60,12 @@ def similar_hint(store: Store) -> str:
     except Exception:  # a hint only: whatever is wrong with the store is said elsewhere
         return ""
     return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+def _url_hint(store: Store) -> str:
+    """Name the URL that was a path on the way, which leaves one slash of two."""
+    match = _URL_AS_PATH.search(store.root)
+    return f"; did you mean {match[1]}://{match[2]}? A URL is no path" if match else ""
 
 
 def enclosing_table(store: Store) -> str | None:

@@ -32,6 +32,10 @@ from lancefs.table.schema import find_column, listed, no_members, shown_schema
 if TYPE_CHECKING:
     import fsspec
 
+# Characters of expressions, which names of columns mostly lack; and how expressions are given.
+_SIGNS = frozenset("+-*/%()[]<>=|")
+_EXPRESSION = "an expression is one of pyarrow.compute: columns={'x': pc.field('a') + 1}"
+
 
 class OpenVersion:
     """One version of a table, open. It never changes; threads may share it.
@@ -193,13 +197,22 @@ class OpenVersion:
         """Return a column, or a member of a struct as a column, by name: `user.age`.
 
         Raises:
-            ColumnNotFound: There is no such column or member; the message names the nearest ones.
+            ColumnNotFound: There is no such column or member; the message names the nearest ones,
+                or says how expressions are given.
         """
         if not isinstance(name, str):
             raise TypeError(f"a column is named by {name!r}; its name was expected")
         found = self.named_fields.get(name)
         if found is not None:
             return found
+        try:
+            return self._look_up(name)
+        except ColumnNotFound as error:
+            if _SIGNS.isdisjoint(name):
+                raise
+            raise ColumnNotFound(f"{str(error).partition(';')[0]}; {_EXPRESSION}") from None
+
+    def _look_up(self, name: str) -> Field:
         if "." not in name and "`" not in name:
             return self.field(name)
         try:

@@ -372,10 +372,10 @@ def _parse_version(version: int | str) -> int | None:
         return int(match[1])
     if version == LATEST:
         return None
-    detached = f"; {DETACHED}" if _is_detached(version) else ""
-    raise ValueError(
-        f"{version!r} is not a version: a number was expected, or {LATEST!r}{detached}"
-    )
+    hint = f"; {DETACHED}" if _is_detached(version) else ""
+    if isinstance(version, str) and _is_name(version, _TAG):
+        hint = hint or "; the argument for tags is tag"
+    raise ValueError(f"{version!r} is not a version: a number was expected, or {LATEST!r}{hint}")
 
 
 def _is_detached(version: object) -> bool:

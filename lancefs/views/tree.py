@@ -40,6 +40,8 @@ from lancefs.views.materialized_files import HISTORY, ChangesFile, HistoryFile, 
 from lancefs.views.open_tables import Selection, TableSession
 
 # Names in the directory of a branch; the root is the directory of the main branch.
+# Suffixes of formats that tables are looked for in.
+_OTHER_FORMATS = (".parquet", ".feather", ".ipc", ".csv")
 _BRANCH_NAMES = (
     "latest.arrow",
     "latest.arrows",
@@ -123,10 +125,12 @@ class Root(Directory):
         return _branch_node(name, self._table, None, "")
 
     def meant(self, name: str) -> str | None:
-        """Return the path of the version or tag that a name is."""
+        """Return the path of the version or tag that a name is, or of a part of the newest one."""
         ref, form = _stem(name), _form(name) or ""
         if _VERSION.fullmatch(ref.removeprefix("v")):
             return f"versions/{ref.removeprefix('v')}{form}"
+        if name in VersionDirectory.NAMES:
+            return f"latest/{name}"
         return f"tags/{ref}{form}" if ref in self._table.tags else None
 
 
@@ -175,6 +179,13 @@ class Changes(_OfBranch):
         form = _form(name)
         refs = parse_changes(_stem(name), self.branch)
         return None if form is None or refs is None else self._file(*refs, form)
+
+    def meant(self, name: str) -> str | None:
+        """Return the path of changes between two versions of which the newer one is named first."""
+        newer, dots, older = _stem(name).partition("..")
+        turned = f"{older}..{newer}"
+        is_known = dots and parse_changes(turned, self.branch) is not None
+        return self.below(f"{turned}{_form(name) or FILE}") if is_known else None
 
     def _file(self, since: Ref, until: Ref, form: Form) -> FileNode:
         return ChangesFile(Handle(self._table, since), Handle(self._table, until), form)
@@ -435,7 +446,7 @@ def missing(where: str, directory: Directory, name: str) -> str:
 def _suggest(name: str, stem: str, children: Iterable[str]) -> str:
     """Return the child with a stem; if it is a file, with the suffix of the missing name."""
     names = [child for child in children if _stem(child) == stem]
-    form = _form(name)
+    form = FILE if name.endswith(_OTHER_FORMATS) else _form(name)
     if form is not None and _form(names[0]) is not None:
         return stem + form
     return stem if stem in names else names[0]

@@ -1,0 +1,100 @@
+"""What callers get wrong most: each error names what is wrong, and what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import fsspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from support import ORDERS
+
+import lancefs
+from lancefs.errors import ColumnNotFound, InvalidFilter, NoSuchPath, NotALanceTable
+
+
+def _opened() -> Any:
+    return lancefs.open(ORDERS)
+
+
+MISTAKES: list[tuple[Callable[[], object], type[Exception], str]] = [
+    (lambda: lancefs.open(None), TypeError, "url is None; the path or URL of a table was"),  # type: ignore[arg-type]
+    (lambda: lancefs.open(ORDERS, version="prod"), ValueError, "the argument for tags is tag"),
+    (
+        lambda: lancefs.open("s33://bucket/t.lance"),
+        ValueError,
+        "s33://bucket/t.lance: fsspec knows no protocol 's33'; did you mean s3://?",
+    ),
+    (
+        lambda: lancefs.open("nosuch://bucket/t.lance"),
+        ValueError,
+        "fsspec knows no protocol 'nosuch'; install the package of the store",
+    ),
+    (
+        lambda: lancefs.open(Path("s3://bucket/t.lance")),
+        NotALanceTable,
+        "did you mean s3://bucket/t.lance? A URL is no path",
+    ),
+    (lambda: _opened().to_table(columns=True), TypeError, "columns is True; a list of names"),
+    (
+        lambda: _opened().to_table(columns=["price + 1"]),
+        ColumnNotFound,
+        "no column 'price + 1'; an expression is one of pyarrow.compute: columns={'x':",
+    ),
+    (
+        lambda: _opened().to_table(with_row_id="yes"),
+        TypeError,
+        "with_row_id is 'yes'; True or False was expected",
+    ),
+    (
+        lambda: _opened().to_table(filter=_opened().to_table()["price"]),
+        TypeError,
+        "filter is a ChunkedArray; SQL text",
+    ),
+    (
+        lambda: _opened().to_table(filter=pc.field("price")),
+        InvalidFilter,
+        "the filter price is decimal128(8, 2) for a row; a condition was expected",
+    ),
+    (
+        lambda: _opened().count_rows(filter=pc.field("quantity")),
+        InvalidFilter,
+        "the filter quantity is int16 for a row; a condition was expected",
+    ),
+    (lambda: _opened().take([5000]), IndexError, "there is no row 5000 of"),
+    (lambda: _opened().take(["a"]), TypeError, "positions are whole numbers, not str"),
+    (lambda: _opened().append(pa.table({"a": [1]})), AttributeError, "only reads; write with"),
+    (
+        lambda: lancefs.sql(f"from lance_scan('{ORDERS}', storage_options := 'x')"),
+        duckdb.Error,
+        "storage_options is a str; a mapping was expected",
+    ),
+    (
+        lambda: fsspec.open(f"lance://latest.parquet::file://{ORDERS}").open(),
+        NoSuchPath,
+        "did you mean latest.arrow?",
+    ),
+    (
+        lambda: fsspec.open(f"lance://columns/city.arrow::file://{ORDERS}").open(),
+        NoSuchPath,
+        "did you mean latest/columns?",
+    ),
+    (
+        lambda: fsspec.open(f"lance://changes/3..1.arrow::file://{ORDERS}").open(),
+        NoSuchPath,
+        "did you mean changes/1..3.arrow?",
+    ),
+]
+
+
+@pytest.mark.parametrize(("mistake", "error", "text"), MISTAKES, ids=[one[2] for one in MISTAKES])
+def test_the_error_says_what_is_wrong_and_what_to_do(
+    mistake: Callable[[], object], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=re.escape(text)):
+        mistake()
