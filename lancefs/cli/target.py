@@ -18,7 +18,7 @@ from lancefs.storage import Store
 from lancefs.storage.filesystems import open_url
 from lancefs.table.base_paths import BaseRules, TableFiles, confine
 from lancefs.table.manifest import Manifest
-from lancefs.table.not_a_table import enclosing_table, similar_hint
+from lancefs.table.not_a_table import similar_hint, writing_refusal
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import (
     Ref,
@@ -202,12 +202,9 @@ def refuse_inside_table(store: Store) -> None:
     Raises:
         Failure: It is a table, or lies in one.
     """
-    table = enclosing_table(store)
-    if table is not None:
-        raise Failure(
-            f"{table} is a Lance table, and lancefs writes nothing into tables; "
-            "choose another place"
-        )
+    refusal = writing_refusal(store)
+    if refusal is not None:
+        raise Failure(refusal)
 
 
 def _split(text: str) -> tuple[str, str | None]:

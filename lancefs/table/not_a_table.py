@@ -88,6 +88,18 @@ def enclosing_table(store: Store) -> str | None:
     return None
 
 
+def writing_refusal(store: Store) -> str | None:
+    """Return why nothing may be written to a place: it is in a table; None where it is in none.
+
+    Args:
+        store: The file or directory to be written; it may not exist yet.
+    """
+    table = enclosing_table(store)
+    if table is None:
+        return None
+    return f"{table} is a Lance table, and lancefs writes nothing into tables; choose another place"
+
+
 def _folder_kind(store: Store, names: list[str]) -> str:
     """Return what a directory is that is no table, and what to do with it."""
     if "_delta_log" in names:

@@ -482,6 +482,15 @@ def test_wrong_arguments_are_refused(spark: Any, tmp_path: Path) -> None:
         lancefs.spark.open_materialized(out)
 
 
+def test_nothing_is_written_into_a_table(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance", 100)
+    before = sorted(Path(path).rglob("*"))
+    for out in (path, f"{path}/out", f"{path}/data/out"):
+        with pytest.raises(ValueError, match=r"t\.lance is a Lance table, and lancefs writes"):
+            lancefs.spark.materialize(spark, path, out)
+    assert sorted(Path(path).rglob("*")) == before
+
+
 def test_what_is_not_from_lancefs_is_left_alone(spark: Any, tmp_path: Path) -> None:
     path = make_table(tmp_path / "t.lance", 100)
     (tmp_path / "out").mkdir()

@@ -47,6 +47,8 @@ from lancefs.spark.spark_values import convert
 from lancefs.spark.stores import absolute
 from lancefs.spark.table_options import TableOptions
 from lancefs.spark.task_rows import scan
+from lancefs.storage import Store
+from lancefs.table.not_a_table import writing_refusal
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref, make_ref
 
@@ -104,7 +106,8 @@ def materialize(
         What is there now.
 
     Raises:
-        ValueError: An argument makes no sense, or the destination holds something else.
+        ValueError: An argument makes no sense, or the destination holds something else or is in a
+            Lance table.
         LanceError: The table cannot be read.
     """
     began = time.monotonic()
@@ -113,6 +116,7 @@ def materialize(
     version = open_table(table, make_ref(ref=ref))
     dataset = LanceDataset(version)
     files = Files(destination, destination_options)
+    _refuse_inside_table(files)
     schema = _schema(dataset, settings)
     check_partition_columns(schema, settings.partition_by)
     found = files.read(MANIFEST)
@@ -258,6 +262,12 @@ def _settings(
         raise ValueError(f"target_file_size is {target_bytes}; a positive number was expected")
     names = None if columns is None else tuple(columns)
     return Settings(format, tuple(partition_by), names, types, target_bytes)
+
+
+def _refuse_inside_table(files: Files) -> None:
+    refusal = writing_refusal(Store(files.fs, files.root))
+    if refusal is not None:
+        raise ValueError(refusal)
 
 
 def _check_destination(
