@@ -420,6 +420,23 @@ print(next(line.split()[1] for line in status if line.startswith("VmHWM")))
     return int(done.stdout) * 1024
 
 
+def test_a_limit_of_many_rows_reads_little_behind_them(path: str, reads: list[Ranges]) -> None:
+    """As many rows as are deleted may be read in addition: metadata does not tell where these lie.
+
+    A limit beyond all numbers is none.
+    """
+    dataset = lancefs.open(path)
+    rows = lance.dataset(path).to_table()
+    deleted = ROWS - rows.num_rows
+    for offset, limit in [(0, 300), (0, 7_000), (6_500, 900), (8_000, 5_000), (9_000, 10**30)]:
+        reads.clear()
+        found = dataset.to_table(offset=offset, limit=limit, batch_size=BATCH)
+        assert found.equals(rows.slice(offset, min(limit, ROWS)))
+        assert sum(lengths(reads)) <= limit + deleted + BATCH
+        batches = dataset.to_batches(offset=offset, limit=limit, batch_size=BATCH)
+        assert pa.Table.from_batches(batches, rows.schema).equals(found)
+
+
 def test_a_filter_with_a_limit_reads_no_further_than_it_must(
     path: str, reads: list[Ranges]
 ) -> None:

@@ -158,12 +158,13 @@ class Scan:
         if found is not None:
             yield from _skip_and_limit(found, request.offset, left)
             return
-        fragments, first, skip = self._plan.skip_offset()
+        part = self._plan.wanted_part()
+        skip = part.skip
         settings = request.settings
         budget = settings.table_bytes if request.is_collected else settings.stream_bytes
         columns = len(request.fields) + len(request.filter_fields)
         pace = Pace(request.batch_rows, budget, columns, settings, self._first_rows())
-        morsels = self._plan.morsels(fragments, first, pace)
+        morsels = self._plan.morsels(part, pace)
         decoded = (
             decode_here(morsels, self._reader, pace)
             if request.is_short
@@ -171,7 +172,7 @@ class Scan:
         )
         if request.index_use is not None:
             wanted = None if left is None else skip + left
-            decoded = self._prove_indices(fragments, decoded, wanted)
+            decoded = self._prove_indices(part.fragments, decoded, wanted)
         batches = self._cut(decoded if request.is_collected else self._give_back_memory(decoded))
         with self._keep_ranges():
             yield from _skip_and_limit(batches, skip, left)
@@ -183,7 +184,7 @@ class Scan:
         is_long = settings.starts_in_threads and request.filter is not None
         if request.is_remote_bulk or is_long:
             return settings.longest_morsel_rows
-        if not (request.is_collected and request.limit is None and request.fragments):
+        if not (request.is_collected and request.is_bounded and request.fragments):
             return 0
         first = request.fragments[0]
         if self._is_remote or first.physical_rows <= request.batch_rows:
@@ -432,7 +433,7 @@ def _skip_and_limit(
             continue
         batch, skip = batch.slice(skip), 0
         if left is not None:
-            batch = batch.slice(0, left)
+            batch = batch.slice(0, min(left, batch.num_rows))
             left -= batch.num_rows
         yield batch
         if left == 0:

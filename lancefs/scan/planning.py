@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, groupby, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from lancefs.table.fragment_readers import (
     FragmentReaders,
     are_several_local,
     by_fragment,
+    live_ends,
     positions_of,
 )
 from lancefs.table.fragment_run import FragmentRun, in_runs, many_in_runs
@@ -35,6 +36,22 @@ if TYPE_CHECKING:
     from lancefs.index.lookup import Answer
     from lancefs.scan.conditions import Condition
     from lancefs.scan.intervals import ValueInterval
+
+
+class WantedPart(NamedTuple):
+    """The rows that a scan looks at.
+
+    Attributes:
+        fragments: The fragments that hold them.
+        first: Offset of the first of them in the first fragment.
+        unwanted: Rows at the end of the last fragment that are none of them.
+        skip: Rows that are still to be passed over.
+    """
+
+    fragments: Sequence[FragmentReader]
+    first: int = 0
+    unwanted: int = 0
+    skip: int = 0
 
 
 class ScanPlan:
@@ -117,31 +134,47 @@ class ScanPlan:
         fields = self.ranged_fields
         return select_readers(request.fragments, fields, self._intervals, request.stats)
 
-    def skip_offset(self) -> tuple[Sequence[FragmentReader], int, int]:
-        """Leave out the rows that `offset` passes over; a filter must see them all.
-
-        Returns:
-            The fragments that are left, the offset of the first row in the first of them, and the
-            number of rows that are still to be passed over.
-        """
+    def wanted_part(self) -> WantedPart:
+        """Leave out what lies before `offset` and after `limit`; a filter must see all rows."""
         request = self._request
-        skip = request.offset
-        if request.filter is not None or not skip:
-            return request.fragments, 0, skip
-        holders = by_fragment(request.fragments, np.array([skip]))
+        skip, fragments = request.offset, request.fragments
+        if request.filter is not None:
+            return WantedPart(fragments, skip=skip)
+        last, unwanted = self._find_last(fragments)
+        if last + 1 < len(fragments):
+            fragments = fragments[: last + 1]
+        if not skip:
+            return WantedPart(fragments, unwanted=unwanted)
+        holders = by_fragment(fragments, np.array([skip]))
         for position, rows in holders:
             # From its beginning, batches are cut where they are without `offset`, also where the
             # first rows are deleted.
-            first = int(request.fragments[position].offsets(rows)[0]) if rows[0] else 0
-            return request.fragments[position:], first, 0
-        return (), 0, 0
+            first = int(fragments[position].offsets(rows)[0]) if rows[0] else 0
+            return WantedPart(fragments[position:], first, unwanted)
+        return WantedPart(())
 
-    def morsels(
-        self, fragments: Sequence[FragmentReader], first: int, pace: Pace
-    ) -> Iterator[Morsel]:
-        """Yield morsels, from an offset in the first of the fragments on."""
-        for fragment, candidates in self._sources(fragments):
+    def _find_last(self, fragments: Sequence[FragmentReader]) -> tuple[int, int]:
+        """Find the last row that `limit` lets through, if metadata alone tells where it is.
+
+        Returns:
+            The position of its fragment, and how many rows of that fragment lie behind it for
+            certain: any of them may be deleted.
+        """
+        request = self._request
+        ends = None if request.limit is None else live_ends(fragments)
+        if request.limit is None or ends is None or not len(ends):
+            return len(fragments) - 1, 0
+        wanted = min(request.offset + request.limit, int(ends[-1]))
+        position = int(ends.searchsorted(wanted))
+        return position, int(ends[position]) - wanted
+
+    def morsels(self, part: WantedPart, pace: Pace) -> Iterator[Morsel]:
+        """Yield the morsels of a part of the rows."""
+        first = part.first
+        for fragment, candidates in self._sources(part.fragments):
             total = fragment.physical_rows
+            if part.unwanted and fragment.fragment_ids[-1] == part.fragments[-1].fragment.id:
+                total -= part.unwanted
             if candidates is None:
                 yield from pace.split(Morsel(fragment, min(first, total), total))
             else:

@@ -77,13 +77,18 @@ class ScanRequest:
         passed_over = 0 if self.filter is None else self.offset
         return self.limit is not None and passed_over + self.limit <= self.batch_rows
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether all rows that a plan leaves are wanted, unless the consumer stops."""
+        return self.limit is None or (self.filter is None and not self.is_short)
+
     @cached_property
     def is_remote_bulk(self) -> bool:
         """Whether all rows of a remote table are read before anyone looks at the first ones.
 
         Then every morsel that waits for another one costs a round of requests.
         """
-        is_bulk = self.limit is None and (self.is_collected or not self.fields)
+        is_bulk = self.is_bounded and (self.is_collected or not self.fields)
         return is_bulk and bool(self.fragments) and not self.fragments[0].is_local
 
     @property

@@ -187,6 +187,22 @@ def are_several_local(readers: Sequence[FragmentReader]) -> TypeGuard[FragmentRe
     return readers.are_several and readers.are_local
 
 
+def live_ends(readers: Sequence[FragmentReader]) -> Ints | None:
+    """Return the number of live rows up to and with each fragment, as the manifest records them.
+
+    Args:
+        readers: Readers of the fragments, in scan order.
+
+    Returns:
+        int64, shape (fragments,); None where the manifest lacks a number.
+    """
+    if isinstance(readers, FragmentReaders):
+        return readers.live_ends
+    recorded = [reader.fragment.num_rows for reader in readers]
+    counts = [count for count in recorded if count is not None]
+    return np.cumsum(counts, dtype=np.int64) if len(counts) == len(recorded) else None
+
+
 def by_fragment(readers: Sequence[FragmentReader], rows: Ints) -> Iterator[tuple[int, Ints]]:
     """Yield the position of each fragment with some live rows, and these rows within it.
 

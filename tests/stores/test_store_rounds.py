@@ -50,6 +50,19 @@ def test_the_first_rows_take_three_rounds_whatever_files_they_are_in(table: Path
     assert fs.rounds <= 3
 
 
+def test_rows_up_to_a_limit_take_as_many_rounds_as_a_table_and_no_fragment_behind_them(
+    table: Path,
+) -> None:
+    """Their fragments are opened together, then their values are read."""
+    fs, dataset = remote(table)
+    fs.seconds = 0.1  # in which the other threads begin
+    rows = dataset.to_table(columns=["x"], limit=100_000)
+    assert rows.equals(lance.dataset(str(table)).to_table(["x"]).slice(0, 100_000))
+    assert fs.rounds <= 3
+    files = {request for request in fs.requests if request.endswith(".lance")}
+    assert len(files) == 3
+
+
 def test_a_time_among_many_versions_is_found_in_few_rounds(tmp_path: Path) -> None:
     path = str(tmp_path / "t.lance")
     written = lance.write_dataset(pa.table({"id": [0]}), path)
