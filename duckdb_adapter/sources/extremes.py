@@ -6,6 +6,7 @@ computed once for a version, which never changes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -23,7 +24,9 @@ from duckdb_adapter.sources.value_counts import ValueCountRows, can_name, with_s
 from lancefs.datafile.arrays import is_text, numbers_of, strings_of, valid_slots
 from lancefs.datafile.buffers import Array, to_arrow_numbers
 from lancefs.datafile.constants import array_of
-from lancefs.datafile.kernels import text_bounds
+from lancefs.datafile.kernels import count_sums, text_bounds
+from lancefs.datafile.kernels.bounds import KEY_BYTES
+from lancefs.storage import Bytes
 from lancefs.table.per_version import PerVersion
 
 # Types that Arrow and DuckDB order alike.
@@ -51,6 +54,8 @@ _LENGTHS = {
 }
 # Texts of a zone: its least and greatest texts are found by their first bytes, see `text_bounds`.
 _ZONE_ROWS = 1024
+# Rows in which all items of most dictionaries are met.
+_FIRST_CODES = 4096
 
 
 class ColumnExtremes(NamedTuple):
@@ -126,7 +131,10 @@ def extreme_conditions(rows: Rows, tests: Sequence[ExtremeTest]) -> list[pc.Expr
     for test in comparable:
         known = found[test.of]
         if known is not None and not known.ends.null_count:
-            extreme = known.ends.cast(kinds[test])[0 if test.function == "min" else 1]
+            ends = known.ends.cast(kinds[test])
+            if pa.types.is_floating(ends.type) and math.isnan(ends[1].as_py()):
+                continue  # Arrow compares NaN as DuckDB does not
+            extreme = ends[0 if test.function == "min" else 1]
             compare, field = getattr(pc, test.operator), pc.field(test.column)
             if test.shift is None:
                 conditions.append(compare(field, extreme))
@@ -223,18 +231,45 @@ def _join_extremes(parts: Sequence[ColumnExtremes | None]) -> ColumnExtremes | N
     clear = [each for each in parts if each is not None]
     if not clear or len(clear) < len(parts):
         return None
-    ends = ends_of(pa.concat_arrays([each.ends for each in clear]))
-    return ColumnExtremes(ends, sum(each.missing for each in clear))
+    joined = _extremes(pa.concat_arrays([each.ends for each in clear]))
+    return joined and joined._replace(missing=sum(each.missing for each in clear))
 
 
 def _extremes(array: pa.Array) -> ColumnExtremes | None:
-    if pa.types.is_floating(array.type) and not _is_clear(numbers_of(array.drop_null())):
+    """Return the extremes of a batch; None where they are not clear."""
+    values = _used_items(array) if pa.types.is_dictionary(array.type) else array
+    ends = _ends_of_floats(values) if pa.types.is_floating(values.type) else ends_of(values)
+    return None if ends is None else ColumnExtremes(ends, array.null_count)
+
+
+def _used_items(array: pa.DictionaryArray) -> pa.Array:
+    """Return the items of a dictionary that rows have; it may hold others."""
+    items = array.dictionary
+    codes = numbers_of(array.indices, len(items))
+    is_used = np.zeros(len(items) + 1, np.bool_)
+    for start, stop in ((0, _FIRST_CODES), (_FIRST_CODES, len(codes))):
+        some = codes[start:stop]
+        if not is_used[:-1].all() and len(some):
+            is_used |= count_sums(some, len(is_used)) > 0
+    return items.take(to_arrow_numbers(np.flatnonzero(is_used[:-1])))
+
+
+def _ends_of_floats(array: pa.Array) -> pa.Array | None:
+    """Return the least and the greatest of some floats as DuckDB orders them: NaN is the greatest.
+
+    None where there are zeros of both signs, of which DuckDB shows the first.
+    """
+    valid, numbers = valid_slots(array), numbers_of(array)
+    some = numbers if valid is None else numbers[valid]
+    if not len(some):
+        return pa.nulls(2, array.type)
+    ends = np.array([some.min(), some.max()], some.dtype)
+    if np.isnan(ends[0]):
+        ordered = some[~np.isnan(some)]
+        ends[0] = ordered.min() if len(ordered) else np.nan
+    if not ends.all() and bool((np.signbit(some) & (some == 0)).any()):
         return None
-    values = array
-    if pa.types.is_dictionary(array.type):  # which may hold what no row does
-        places = np.bincount(numbers_of(array.indices.drop_null()))
-        values = array.dictionary.take(to_arrow_numbers(np.flatnonzero(places)))
-    return ColumnExtremes(ends_of(values), array.null_count)
+    return to_arrow_numbers(ends)
 
 
 def ends_of(array: pa.Array) -> pa.Array:
@@ -243,31 +278,31 @@ def ends_of(array: pa.Array) -> pa.Array:
     Args:
         array: Its values, of a type that Arrow and DuckDB order alike.
     """
-    array = _where_ends_are(array) if is_text(array.type) else array
-    found = pc.min_max(array.view(stored_type(array.type)))
-    return pa.concat_arrays([pa.repeat(found[end], 1) for end in ("min", "max")]).view(array.type)
+    kind = array.type
+    if is_text(kind):
+        return _ends_of_texts(array)
+    found = pc.min_max(array.view(stored_type(kind)))
+    return pa.concat_arrays([pa.repeat(found[end], 1) for end in ("min", "max")]).view(kind)
 
 
-def _where_ends_are(texts: pa.Array) -> pa.Array:
-    """Return the parts of an array of texts that have the least and the greatest, by their keys."""
-    starts = np.arange(0, len(texts), _ZONE_ROWS)
-    bounds = np.append(starts, len(texts))
-    least, most = text_bounds(*strings_of(texts), valid_slots(texts), bounds)
-    if not len(starts):
-        return texts
-    found = np.flatnonzero((least == np.sort(least)[0]) | (most == np.sort(most)[-1])).tolist()
-    return pa.concat_arrays([texts.slice(starts[zone], _ZONE_ROWS) for zone in found])
+def _ends_of_texts(texts: pa.Array) -> pa.Array:
+    """Return the least and the greatest text, see `ends_of`.
 
-
-def _is_clear(numbers: Array) -> bool:
-    """Whether the extremes are the same for Arrow and DuckDB, for which NaN is the greatest.
-
-    Of two zeros with different signs, DuckDB shows the first.
+    They are looked for by their keys. A short key is the text, unless zeros may follow.
     """
-    if len(numbers) == 0:
-        return True
-    least, most = numbers.min(), numbers.max()
-    if np.isnan(least):
-        return False
-    has_zero = least == 0 or most == 0
-    return not (has_zero and bool((np.signbit(numbers) & (numbers == 0)).any()))
+    if texts.null_count == len(texts):
+        return pa.nulls(2, texts.type)
+    starts = np.arange(0, len(texts), _ZONE_ROWS)
+    offsets, data = strings_of(texts)
+    least, most = text_bounds(offsets, data, valid_slots(texts), np.append(starts, len(texts)))
+    first, last = np.sort(least)[0], np.sort(most)[-1]
+    if max(len(first), len(last)) < KEY_BYTES and not _has_zeros(offsets, data):
+        return array_of([first.decode(), last.decode()], texts.type)
+    zones = np.flatnonzero((least == first) | (most == last)).tolist()
+    found = pc.min_max(pa.concat_arrays([texts.slice(starts[each], _ZONE_ROWS) for each in zones]))
+    return pa.concat_arrays([pa.repeat(found[end], 1) for end in ("min", "max")])
+
+
+def _has_zeros(offsets: Array, data: Bytes) -> bool:
+    """Whether a byte of some texts is zero, or of nulls between them."""
+    return not data[offsets[0] : offsets[-1]].min(initial=1)

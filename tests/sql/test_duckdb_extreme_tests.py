@@ -47,6 +47,8 @@ EXTREMES = [
     "SELECT sum(id) FROM {t} WHERE cost = (SELECT MAX(cost) FROM {t})",
     "SELECT id, price FROM {t} WHERE price = (SELECT max(price) FROM {t}) ORDER BY id",
     "SELECT count(*) FROM {t} WHERE id BETWEEN (SELECT min(id) FROM {t}) AND 5",
+    "SELECT count(*) FROM {t} WHERE odd > (SELECT min(odd) FROM {t})",
+    "SELECT count(*) FROM {t} WHERE odd = (SELECT max(odd) FROM {t})",
 ]
 OPERATORS = (">=", ">", "=", "<", "<=", "<>")
 SHIFTED = [

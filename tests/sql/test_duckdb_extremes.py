@@ -71,6 +71,7 @@ def _rows() -> pa.Table:
             "late": pa.array([n if n > ROWS // 2 else None for n in numbers]),
             "none": pa.array([None] * ROWS, pa.int64()),
             "nan": pa.array([math.nan if n == 4000 else float(n) for n in numbers]),
+            "nans": pa.array([math.nan if n % 3 else None for n in numbers]),
             "zero": pa.array([-0.0 if n == 93 else float(n % 90) for n in numbers]),
             "flag": pa.array(numbers % 2 == 0),
             "req": pa.array([_request(int(n)) for n in numbers], REQUEST),
@@ -108,6 +109,7 @@ ASKED = [
     "SELECT max(id) FROM {t} LIMIT 0",
     "SELECT max(req.status), min(t.req.STATUS), max(req.name), count(*) FROM {t} AS t",
     "SELECT max(req.ts), max(req.word), max(id), count(req.ts) FROM {t}",
+    "SELECT max(nan) = 'nan', min(nan), max(nans) = 'nan', min(nans) = 'nan' FROM {t}",
 ]
 
 
@@ -146,7 +148,6 @@ OTHERS = [
     "SELECT max(id) + 0 * (SELECT sum(x) FROM {t}) > 5 FROM {t}",
     "SELECT max(id) FROM {t} HAVING sum(id) > 5",
     "SELECT max(id) FROM {t} ORDER BY sum(x)",
-    "SELECT max(nan) = 'nan', min(nan) FROM {t}",
     "SELECT min(zero) = 0, max(zero) FROM {t}",
     "SELECT max(a.id) FROM {t} AS a JOIN {t} AS b USING (id)",
     "SELECT max(id) FROM {t} AS t(ts, id)",

@@ -28,9 +28,10 @@ static inline uint64_t key_word(const uint8_t *text, int64_t length, int64_t roo
     return at < length ? word_of(text + at, length - at, room - at) : 0;
 }
 
-/* Compare a text with a key: below 0 for a text before it, above 0 for one behind it. */
-static inline int compare(const uint8_t *text, int64_t length, int64_t room, const uint64_t *key) {
-    for (int k = 0; k < WORDS; k++) {
+/* Compare the text with a key that begins with the same word: below 0 for a text before the key,
+ * above 0 for one behind it. */
+static int compare_rest(const uint8_t *text, int64_t length, int64_t room, const uint64_t *key) {
+    for (int k = 1; k < WORDS; k++) {
         const uint64_t word = key_word(text, length, room, k);
         if (word != key[k])
             return word < key[k] ? -1 : 1;
@@ -65,9 +66,12 @@ KERNEL(text_bounds, const uint8_t *offsets, int64_t width, const uint8_t *data, 
                 return DAMAGED;
             const uint8_t *text = data + begin;
             const int64_t length = (int64_t)(end - begin), room = size - (int64_t)begin;
-            if (compare(text, length, room, least) < 0)
+            const uint64_t word = key_word(text, length, room, 0); /* which mostly tells */
+            if (word < least[0] ||
+                (word == least[0] && compare_rest(text, length, room, least) < 0))
                 write_key(text, length, room, least);
-            if (compare(text, length, room, most) > 0)
+            if (word > most[0] ||
+                (word == most[0] && compare_rest(text, length, room, most) > 0))
                 write_key(text, length, room, most);
         }
         store(least, low + zone * WORDS * 8);
