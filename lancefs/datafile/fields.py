@@ -217,6 +217,14 @@ class Field:
         for child in self.children:
             yield from child.walk()
 
+    def leaves(self) -> Iterator[Field]:
+        """Yield the fields of this one, itself or below it, that have columns from 2.1 on."""
+        if self.is_leaf:
+            yield self
+            return
+        for child in self.children:
+            yield from child.leaves()
+
     def prune(self, ids: Collection[int]) -> Field | None:
         """Return the field with only the descendants that have data; None where none has.
 

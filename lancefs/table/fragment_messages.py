@@ -1,5 +1,7 @@
 """Fragments from the messages of a manifest."""
 
+from collections import Counter
+from functools import lru_cache
 from typing import TypeAlias
 
 from lancefs.errors import CorruptFile, UnsupportedFeature
@@ -71,7 +73,21 @@ def _data_file(message: table_pb2.DataFile, shared: Shared) -> DataFile:
             f"data file {message.path!r} has {len(fields)} fields in {len(columns)} columns; one "
             "column for each field was expected"
         )
+    for noun, numbers in (("field", file.fields), ("column", file.column_indices)):
+        twice = _repeated(numbers)
+        if twice is not None:
+            raise CorruptFile(
+                f"data file {message.path!r} lists the {noun} {twice} twice; one column for each "
+                "field was expected"
+            )
     return file
+
+
+@lru_cache(maxsize=64)  # most files of a table have the same fields in the same columns
+def _repeated(numbers: tuple[int, ...]) -> int | None:
+    """Return a number, from 0 on, that occurs twice; None if none does."""
+    counts = Counter(number for number in numbers if number >= 0)
+    return counts.most_common(1)[0][0] if len(counts) < counts.total() else None
 
 
 def _deletion_file(message: table_pb2.DeletionFile) -> DeletionFile:

@@ -559,7 +559,12 @@ def locate_fields(fields: Sequence[Field], fragment: Fragment) -> list[tuple[int
     Returns:
         (position among the fields, position among the files, field pruned to the parts that the
         file holds), by field and file.
+
+    Raises:
+        CorruptFile: A file lists a field, and names no column of it.
     """
+    for data_file in fragment.files:
+        data_file.check_columns(fields)
     files = [_field_ids(data_file) for data_file in fragment.files]
     return [
         (position, number, pruned)

@@ -12,6 +12,9 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
+from lancefs.datafile.fields import Field
+from lancefs.errors import CorruptFile
+
 _FILE_VERSIONS = {(0, 0): "0.1", (0, 1): "0.1", (0, 2): "0.1", (0, 3): "2.0"}
 _LEGACY_VERSIONS = frozenset({(0, 0), (0, 1), (0, 2)})
 
@@ -93,6 +96,34 @@ class DataFile(NamedTuple):
     def columns(self) -> Mapping[int, int]:
         """Column index in the file of each field that has one; empty in the format 0.1."""
         return _columns(self.fields, self.column_indices, not self.is_legacy)
+
+    def check_columns(self, fields: Iterable[Field]) -> None:
+        """Check that the file has a column for each leaf of some fields that it lists.
+
+        Args:
+            fields: Columns of the table, or parts of them.
+
+        Raises:
+            CorruptFile: It lists a leaf without a column; the values would be taken for nulls.
+        """
+        bare = _without_column(self.fields, self.column_indices)
+        if not bare:
+            return
+        for leaf in (leaf for field in fields for leaf in field.leaves()):
+            if leaf.id in bare:
+                raise CorruptFile(
+                    f"data file {self.path!r} lists field {leaf.id} ({leaf.name}), and names no "
+                    "column of it"
+                )
+
+
+@lru_cache(maxsize=64)
+def _without_column(fields: tuple[int, ...], columns: tuple[int, ...]) -> frozenset[int]:
+    """Return the fields that a file lists without a column: as a rule structs and lists."""
+    if min(columns, default=0) >= 0:
+        return frozenset()
+    pairs = zip(fields, columns, strict=False)
+    return frozenset(field for field, column in pairs if field >= 0 > column)
 
 
 @lru_cache(maxsize=64)  # most files of a table have the same fields in the same columns

@@ -54,10 +54,12 @@ def patches(
         limit: Number of rows of the fragment.
 
     Raises:
-        CorruptFile: The coverage of an overlay is damaged, or names rows beyond the fragment.
+        CorruptFile: The coverage of an overlay is damaged, or names rows beyond the fragment; or
+            its file lists a field, and names no column of it.
     """
     rows = rows_of(ranges)
     for overlay in sorted(overlays, key=lambda overlay: overlay.committed_version):
+        overlay.file.check_columns([field])
         part = field.prune(overlay.file.columns)
         if part is None:
             continue

@@ -238,6 +238,7 @@ def plain_files(
     if not (is_known & (ids < ADDRESS_LIMIT)).all() or sizes.sum() > most_bytes:
         return None
     (sample,) = fragments[0].files
-    if sample.is_legacy:
+    # What lists a field without a column of it is left to who tells damage from a struct.
+    if sample.is_legacy or min(sample.column_indices, default=0) < 0:
         return None
     return PlainFiles(table, fragments.data, files, *counts, ids, sample.columns, unknown, kept)
