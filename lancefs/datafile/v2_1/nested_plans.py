@@ -24,7 +24,7 @@ from lancefs.datafile.v2_1.leaf_columns import LeafField
 from lancefs.datafile.v2_1.levels import Layer, visible_levels
 from lancefs.datafile.v2_1.page_plans import (
     MAX_TABLE_BYTES,
-    PointForm,
+    ValueForm,
     description_of,
     may_have_form,
     needs_dictionary,
@@ -52,7 +52,7 @@ class _Pages(NamedTuple):
 
     pages: Ints
     levels: Ints
-    form: tuple[PointForm, int]
+    form: ValueForm
     descriptions: Sequence[MiniBlock]
     span: ByteRange
     packed: Sequence[General | None]
@@ -62,13 +62,13 @@ class _StoredPage(NamedTuple):
     """What a description tells of a page.
 
     Attributes:
-        form: What the kernel gives for the values, and the bits of each.
+        form: What the kernel gives for the values.
         stored: The columns of the plan from `PageColumn.ENTRY` to `WIDTH`.
         levels: The columns of the plan of levels from `LevelColumn.STRIDE` to `MEANINGS`.
         packed: How the values of a chunk are compressed as a whole; None where they are not.
     """
 
-    form: tuple[PointForm, int]
+    form: ValueForm
     stored: tuple[int, ...]
     levels: tuple[int, ...]
     packed: General | None
@@ -97,10 +97,10 @@ def plan_nested(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
     if sum(layer.levels for layer in layers) >= MAX_MEANINGS:
         return None
     described = (_plan_few if len(column.pages) <= FEW_PAGES else _plan)(column, bits, layers)
-    if described is None or not may_have_form(field.storage_type, described.form[0]):
+    if described is None or not may_have_form(field.storage_type, described.form):
         return None
     dictionaries = []
-    if needs_dictionary(described.form[0]):
+    if needs_dictionary(described.form.form):
         items = described.pages[:, PageColumn.ITEMS : PageColumn.ITEMS_END + 1].tolist()
         pairs = zip(described.descriptions, items, strict=True)
         dictionaries = [
@@ -114,7 +114,8 @@ def plan_nested(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
         described.pages,
         dictionaries,
         field.storage_type,
-        *described.form,
+        described.form.form,
+        described.form.bits,
         False,
         rows,
         described.span,
@@ -193,8 +194,7 @@ def _plan_page(description: MiniBlock, bits: int, layers: tuple[Layer, ...]) -> 
     if not 2 <= stride < MAX_MEANINGS and description.has_rep:
         return None
     said = description.top, shown, highest, _pack(meanings)
-    form = values.form, values.bits
-    return _StoredPage(form, stored, (stride, *rep, *defined, *said), values.packed)
+    return _StoredPage(values.value_form, stored, (stride, *rep, *defined, *said), values.packed)
 
 
 def _meanings(own: Sequence[Layer], layers: Sequence[Layer]) -> list[int]:

@@ -49,9 +49,23 @@ class PointForm(Enum):
     ENCODED = "encoded"  # values that are encoded one by one, such as texts of a zstd frame each
 
 
-# The form of the values of a page and the bits of each; the columns of its plan from
-# `PageColumn.TABLE` on; and how the values of its chunks are compressed as a whole, if they are.
-_PlannedPage: TypeAlias = tuple[tuple[PointForm, int], tuple[int, ...], General | None]
+class ValueForm(NamedTuple):
+    """What the kernel gives for the values of a leaf, whose pages must agree on it.
+
+    Attributes:
+        form: Of what kind the values are.
+        bits: Bits of each.
+        dimension: Numbers of each where they are stored as vectors; 0 where they are not.
+    """
+
+    form: PointForm
+    bits: int
+    dimension: int = 0
+
+
+# The form of the values of a page; the columns of its plan from `PageColumn.TABLE` on; and how the
+# values of its chunks are compressed as a whole, if they are.
+_PlannedPage: TypeAlias = tuple[ValueForm, tuple[int, ...], General | None]
 
 
 class _ValuePlan(NamedTuple):
@@ -65,19 +79,24 @@ class _ValuePlan(NamedTuple):
     stored: Stored
     stored_bits: int
     packed: General | None = None
+    dimension: int = 0
+
+    @property
+    def value_form(self) -> ValueForm:
+        return ValueForm(self.form, self.bits, self.dimension)
 
 
 class PagePlan(NamedTuple):
     """What the description of a page tells.
 
     Attributes:
-        form: What the kernel gives, and the bits of each value; equal for all pages of a leaf.
+        form: What the kernel gives; equal for all pages of a leaf.
         stored: The columns of the plan from `PageColumn.ENTRY` to `WIDTH`.
         items: Number of items of the dictionary.
         packed: How the values of a chunk are compressed as a whole; None where they are not.
     """
 
-    form: tuple[PointForm, int]
+    form: ValueForm
     stored: tuple[int, ...]
     items: int
     packed: General | None = None
@@ -121,9 +140,15 @@ def point_bits(data_type: pa.DataType) -> int | None:
     return bits if 0 < bits <= _MAX_VECTOR_BITS else None
 
 
-def may_have_form(data_type: pa.DataType, form: PointForm) -> bool:
-    """Whether the values of a leaf are read in a form: no vectors are looked up in dictionaries."""
-    return form is PointForm.VALUES or not pa.types.is_fixed_size_list(data_type)
+def may_have_form(data_type: pa.DataType, form: ValueForm) -> bool:
+    """Whether the values of a leaf are read in a form.
+
+    No vectors are looked up in dictionaries, and pages of vectors have those of no other type: of
+    another number of items of other bits, they may take as many bytes.
+    """
+    if not pa.types.is_fixed_size_list(data_type):
+        return form.dimension == 0
+    return form.form is PointForm.VALUES and form.dimension == data_type.list_size
 
 
 def needs_dictionary(form: PointForm) -> bool:
@@ -191,7 +216,7 @@ def _plan_zipped(
         return None
     levels = (Stored.FLAT, layout.bits_def) if has_levels else (Stored.NONE, 0)
     stored = width, Stored.ZIPPED, layout.bits_per_offset, *levels
-    return (form, SPAN_BITS), (*index, *rows, *stored, *rows, 0), None
+    return ValueForm(form, SPAN_BITS), (*index, *rows, *stored, *rows, 0), None
 
 
 def _form_of_zipped(encoding: CompressiveEncoding, is_record: bool) -> PointForm | None:
@@ -219,8 +244,7 @@ def plan_page(description: MiniBlock, bits: int, structs: int) -> PagePlan | Non
     if values is None or levels is None:
         return None
     stored = description.width, values.stored, values.stored_bits, *levels
-    form = values.form, values.bits
-    return PagePlan(form, stored, description.dictionary_items, values.packed)
+    return PagePlan(values.value_form, stored, description.dictionary_items, values.packed)
 
 
 def plan_values(description: MiniBlock, bits: int) -> _ValuePlan | None:
@@ -262,7 +286,10 @@ def _plan_encoding(
         return _ValuePlan(*plan) if is_plain else None
     if bits:
         stored = _stored_as(encoding, bits)
-        return None if stored is None else _ValuePlan(PointForm.VALUES, bits, stored, bits)
+        if stored is None:
+            return None
+        dimension = int(encoding.fixed_size_list.items_per_value)  # 0 of values that are no vectors
+        return _ValuePlan(PointForm.VALUES, bits, stored, bits, dimension=dimension)
     form = PointForm.STRINGS
     if encoding.WhichOneof("compression") == "fsst":
         form, encoding = PointForm.CODES, encoding.fsst.values

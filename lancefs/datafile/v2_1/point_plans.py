@@ -28,6 +28,7 @@ from lancefs.datafile.v2_1.page_plans import (
     DECIMAL64,
     RECORD,
     PointForm,
+    ValueForm,
     description_of,
     may_have_form,
     needs_dictionary,
@@ -328,7 +329,7 @@ def _point_bits(field: Field) -> int | None:
 def _plan_of_leaf(leaf: LeafField, column: ColumnPages, bits: int) -> LeafPlan | None:
     plan = _plan_pages if len(column.pages) <= FEW_PAGES else _plan
     described = plan(column, bits, len(leaf.around))
-    if described is None or not may_have_form(leaf.field.storage_type, described.form[0]):
+    if described is None or not may_have_form(leaf.field.storage_type, described.form):
         return None
     dictionaries = [
         PageDictionary(description, items)
@@ -339,7 +340,8 @@ def _plan_of_leaf(leaf: LeafField, column: ColumnPages, bits: int) -> LeafPlan |
         described.pages,
         dictionaries,
         leaf.field.storage_type,
-        *form,
+        form.form,
+        form.bits,
         described.has_levels,
         rows,
         described.span,
@@ -352,7 +354,7 @@ class _LeafPages(NamedTuple):
 
     Attributes:
         pages: The plan of each page; see `PageColumn`: int64, shape (pages, columns).
-        form: What the kernel gives, and the bits of each value.
+        form: What the kernel gives.
         has_levels: Whether a page has definition levels.
         span: Start of the first and end of the last buffer.
         descriptions: The descriptions of all pages if `needs_dictionary`; else none.
@@ -361,7 +363,7 @@ class _LeafPages(NamedTuple):
     """
 
     pages: Ints
-    form: tuple[PointForm, int]
+    form: ValueForm
     has_levels: bool
     span: ByteRange
     descriptions: Sequence[MiniBlock | FullZip]
@@ -393,7 +395,7 @@ def _plan(column: ColumnPages, bits: int, structs: int) -> _LeafPages | None:
     pages.flags.writeable = False
     positions = pages[:, POSITIONS]
     span = int(positions.min()), int(positions.max())
-    needed = descriptions if needs_dictionary(form[0]) else []
+    needed = descriptions if needs_dictionary(form.form) else []
     items = [(plan[PageColumn.ITEMS], plan[PageColumn.ITEMS_END]) for plan in plans[: len(needed)]]
     has_levels = any(plan[PageColumn.LEVELS] for plan in plans)
     compressed = packed if any(one is not None for one in packed) else ()

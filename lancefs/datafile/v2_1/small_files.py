@@ -27,7 +27,7 @@ from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
 from lancefs.datafile.v2_1.page_plans import (
     CODED,
     MAX_TABLE_BYTES,
-    PointForm,
+    ValueForm,
     needs_dictionary,
     plan_page,
     value_bits,
@@ -72,12 +72,12 @@ class _Described(NamedTuple):
 
     Attributes:
         descriptions: The descriptions.
-        form: What the kernel gives, and the bits of each value.
+        form: What the kernel gives.
         numbers: The numbers in each; see `_DescribedColumn`: int64, shape (pages, columns).
     """
 
     descriptions: Sequence[MiniBlock]
-    form: tuple[PointForm, int]
+    form: ValueForm
     numbers: Ints
 
 
@@ -238,14 +238,15 @@ def _plan(field: Field, bits: int, pages: Ints, rows: Ints, data: Bytes) -> Leaf
     plans[:, PageColumn.ITEMS : PageColumn.ITEMS_END + 1] = items
     plans[:, PageColumn.ITEM_COUNT] = numbers[:, _DescribedColumn.ITEM_COUNT]
     dictionaries = []
-    if needs_dictionary(described.form[0]):
+    if needs_dictionary(described.form.form):
         pairs = zip(index.tolist(), items.tolist(), strict=True)
         dictionaries = [
             PageDictionary(described.descriptions[at], (start, end)) for at, (start, end) in pairs
         ]
     has_levels = bool(plans[:, PageColumn.LEVELS].any())
     total, span = int(rows.sum()), (0, len(data))
-    plan = plans, dictionaries, field.storage_type, *described.form, has_levels, total, span
+    form, bits, _ = described.form
+    plan = plans, dictionaries, field.storage_type, form, bits, has_levels, total, span
     return LeafPlan(*plan, is_read_once=True)
 
 
@@ -268,7 +269,8 @@ def _describe(pages: Ints, bits: int, data: Bytes) -> _Described | None:
         plan = plan_page(description, bits, 0) if isinstance(description, MiniBlock) else None
         if plan is None or plan.packed is not None or not isinstance(description, MiniBlock):
             return None
-        if form is not None and plan.form != form:
+        is_vector = plan.form.dimension > 0  # of which no field here is
+        if is_vector or (form is not None and plan.form != form):
             return None
         form = plan.form
         descriptions.append(description)
