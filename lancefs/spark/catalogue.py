@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pyspark.sql.types import StructField, StructType
 
 from lancefs.errors import LanceError
+from lancefs.spark.table_options import CATALOGUE_COPY
 
 _KEY = "lancefs"
 # What Spark adds to the options when it makes a table.
@@ -77,4 +78,4 @@ def outdated(error: LanceError | ValueError) -> ValueError:
 
 
 def _is_kept(name: str) -> bool:
-    return name not in _OWN and not name.startswith("option.")
+    return name not in _OWN and not name.startswith(CATALOGUE_COPY)

@@ -47,6 +47,8 @@ _NAMES = (
     "readChangeFeed",
 )
 _STORAGE = "storage."
+# What stands before the name in the second copy of each option that Spark's catalogue hands over.
+CATALOGUE_COPY = "option."
 # What Spark makes of `.load([…])` with more than one path.
 _PATHS = "paths"
 # What other formats call the options that name a version.
@@ -191,7 +193,7 @@ def _check_names(said: Mapping[str, str]) -> None:
     known = {name.lower(): name for name in _NAMES}
     for name in said:
         # Spark's catalogue adds options of its own; only what looks like a slip is refused.
-        if name in known or name.startswith(_STORAGE):
+        if name in known or name.startswith((_STORAGE, CATALOGUE_COPY)):
             continue
         near = difflib.get_close_matches(name, known, 1, 0.75)
         meant = _ELSEWHERE.get(name) or (known[near[0]] if near else None)

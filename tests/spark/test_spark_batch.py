@@ -124,6 +124,20 @@ def test_sql_over_a_table_of_the_catalogue(spark: Any, table: str) -> None:
         spark.sql("DROP TABLE orders")
 
 
+def test_a_table_of_the_catalogue_takes_options_with_long_names(spark: Any, tmp_path: Path) -> None:
+    """Spark hands each option over twice, as `nanoseconds` and `option.nanoseconds`."""
+    path = str(tmp_path / "t.lance")
+    moments = pa.array([1_000, 2_001, None], pa.timestamp("ns"))
+    lance.write_dataset(pa.table({"id": [1, 2, 3], "at": moments}), path)
+    options = f"path '{path}', nanoseconds 'long', rowsPerPartition '2', filter 'id < 3'"
+    spark.sql(f"CREATE TABLE exact USING lancefs OPTIONS ({options})")
+    try:
+        rows = spark.sql("SELECT id, at FROM exact ORDER BY id").collect()
+        assert [tuple(row) for row in rows] == [(1, 1_000), (2, 2_001)]
+    finally:
+        spark.sql("DROP TABLE exact")
+
+
 def test_a_table_of_the_catalogue_follows_the_newest_version(spark: Any, tmp_path: Path) -> None:
     path = make_table(tmp_path / "t.lance", 1000)
     spark.sql(f"CREATE TABLE news USING lancefs LOCATION '{path}'")
