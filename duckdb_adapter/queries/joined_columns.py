@@ -173,8 +173,9 @@ class _Search:
             if source.get("column_name_alias"):
                 continue
             shown, named = None, known.get(plain_name(source))
-            if named is not None and self._is_used_once(plain_name(source)):
-                shown = self._shown_by(named.query, named.known)
+            if named is not None:
+                if not named.renames and self._is_used_once(plain_name(source)):
+                    shown = self._shown_by(named.query, named.known)
             elif source["type"] == "SUBQUERY":
                 shown = self._shown_by(source["subquery"]["node"], known)
             if shown:

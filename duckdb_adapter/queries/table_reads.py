@@ -42,10 +42,12 @@ class NamedQuery(NamedTuple):
     Attributes:
         query: Its node.
         known: Those that it may select from, by their names in lower case.
+        renames: Whether it gives the columns other names, `WITH t(a, b) AS (…)`.
     """
 
     query: SyntaxNode
     known: Mapping[str, NamedQuery]
+    renames: bool
 
 
 def only_read(root: SyntaxNode, names: Callable[[SyntaxNode], bool]) -> TableRead | None:
@@ -57,7 +59,7 @@ def only_read(root: SyntaxNode, names: Callable[[SyntaxNode], bool]) -> TableRea
     """
     if count_places(root, names) != 1:
         return None
-    return next(_reads(root, names, {}), None)
+    return next((read for read in reads_in(root) if names(read.source)), None)
 
 
 def count_places(root: SyntaxNode, names: Callable[[SyntaxNode], bool]) -> int:
@@ -82,28 +84,36 @@ def _tables_in(node: Any, names: Callable[[SyntaxNode], bool]) -> Iterator[Synta
             yield from _tables_in(each, names)
 
 
-def _reads(
-    query: SyntaxNode, names: Callable[[SyntaxNode], bool], known: Mapping[str, NamedQuery]
-) -> Iterator[TableRead]:
-    """Yield the SELECTs that read a table in a query.
+def reads_in(root: SyntaxNode) -> Iterator[TableRead]:
+    """Yield the SELECTs that read tables, views and functions: all that DuckDB surely binds.
+
+    A SELECT comes once for each of its tables, and each time that another one selects from it.
+
+    Args:
+        root: The root node of the text.
+    """
+    yield from _reads(root, {})
+
+
+def _reads(query: SyntaxNode, known: Mapping[str, NamedQuery]) -> Iterator[TableRead]:
+    """Yield the SELECTs that read tables in a query.
 
     Args:
         query: Its node.
-        names: As for `only_read`.
         known: The common table expressions around it, by their names in lower case.
     """
     known = with_named(known, query)
     if query["type"] == "SET_OPERATION_NODE":
         for child in query["children"]:
-            yield from _reads(child, names, known)
+            yield from _reads(child, known)
     elif query["type"] == "SELECT_NODE":
         for source in sources_of(query["from_table"]):
             if (named := known.get(plain_name(source))) is not None:
-                yield from _reads(named.query, names, named.known)
-            elif names(source):
-                yield TableRead(query, source, known)
+                yield from _reads(named.query, named.known)
             elif source["type"] == "SUBQUERY":
-                yield from _reads(source["subquery"]["node"], names, known)
+                yield from _reads(source["subquery"]["node"], known)
+            else:
+                yield TableRead(query, source, known)
 
 
 def with_named(known: Mapping[str, NamedQuery], query: SyntaxNode) -> Mapping[str, NamedQuery]:
@@ -114,7 +124,9 @@ def with_named(known: Mapping[str, NamedQuery], query: SyntaxNode) -> Mapping[st
         query: Its node.
     """
     for each in query.get("cte_map", {}).get("map", ()):
-        known = {**known, fold(each["key"]): NamedQuery(query_of(each["value"]), known)}
+        value = each["value"]
+        named = NamedQuery(query_of(value), known, renames=bool(value["aliases"]))
+        known = {**known, fold(each["key"]): named}
     return known
 
 

@@ -150,6 +150,10 @@ OTHERS = [
     "f.n = j.id",
     "SELECT count(*) FROM {facts} f JOIN (FROM {keys}) j(a, b) ON f.n = j.a",
     "WITH j(n, id) AS (SELECT id, n FROM {keys}) SELECT count(*) FROM {facts} f JOIN j USING (n)",
+    "WITH j(n, id) AS (SELECT id, n FROM {keys}) SELECT count(*), sum(j.n) FROM {facts} f JOIN j "
+    "ON f.n = j.id",
+    "WITH j(id, n) AS (SELECT n, id FROM {keys}) SELECT count(*) FROM {facts} f WHERE n IN (SELECT "
+    "id FROM j WHERE n > 0)",
     "WITH j AS (FROM {keys}) SELECT count(*) FROM {facts} f JOIN j ON f.n = j.id AND j.id > 1100 "
     "JOIN j i ON i.id < 1100",
     "WITH j AS (FROM {keys}) SELECT count(*) FROM {facts} f WHERE n IN (SELECT id FROM j WHERE n "
