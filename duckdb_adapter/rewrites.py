@@ -11,21 +11,19 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
-import pyarrow.compute as pc
-
 from duckdb_adapter.engine_settings import BindContext
-from duckdb_adapter.pinned_versions import NameUse
 from duckdb_adapter.queries.members import UsedColumns
 from duckdb_adapter.queries.table_uses import TableUses
 from duckdb_adapter.releases import is_new, reads_encoded_lists
 from duckdb_adapter.sources.column_values import are_values_cached, keep_texts
-from duckdb_adapter.sources.extremes import extreme_conditions, extreme_rows
+from duckdb_adapter.sources.extreme_filters import ExtremeRows
+from duckdb_adapter.sources.extremes import extreme_rows
 from duckdb_adapter.sources.groups import group_by_codes
 from duckdb_adapter.sources.kept_rows import KeptRows, kept_rows
 from duckdb_adapter.sources.limits import LimitedRows, SampledRows, rows_behind_nulls
 from duckdb_adapter.sources.members import MemberRows
 from duckdb_adapter.sources.number_ranges import ranged_keys, ranged_to_sort
-from duckdb_adapter.sources.replacement import INTERVAL, Replacement
+from duckdb_adapter.sources.replacement import Replacement
 from duckdb_adapter.sources.rows import Rows
 from duckdb_adapter.sources.top_n import TopNRows
 from duckdb_adapter.sources.unpushed_filters import FilteredRows
@@ -216,10 +214,13 @@ def _kept(kept: KeptRows, table: BoundTable) -> Replacement:
     return kept.with_expressions(expressions) if expressions else kept
 
 
-def _extreme_conditions(table: BoundTable) -> list[pc.Expression]:
-    """Return comparisons with extremes of the table, of what the statement selects from."""
-    tests = table.uses.extreme_tests if table.is_first and are_values_cached(table.rows) else []
-    return extreme_conditions(table.rows, tests) if tests and table.compares_bytes() else []
+def _extreme_filters(table: BoundTable) -> Rows | None:
+    """Return rows that are compared with extremes, or have those that the statement computes."""
+    uses = table.uses.extremes if are_values_cached(table.rows) else None
+    if uses is None or not table.compares_bytes():
+        return None
+    use, query = table.context.use, table.uses.query
+    return ExtremeRows(table.rows.dataset, table.columns, uses, query, use, table.is_first)
 
 
 def _scanned(table: BoundTable) -> Replacement:
@@ -230,13 +231,9 @@ def _scanned(table: BoundTable) -> Replacement:
     and join keys get an expression that tells their range.
     """
     dataset, used, rows = table.rows.dataset, table.columns, table.rows
-    conditions, extremes = table.uses.unpushed_conditions, _extreme_conditions(table)
-    if extremes:
-        tests = table.uses.extreme_tests
-        called = [test.shift for test in tests if test.shift is not None and test.shift.is_called]
-        intervals = {f"{INTERVAL}{abs(each.amount)} {each.unit}" for each in called}
-        functions = intervals.union(test.function for test in tests)
-        rows = FilteredRows(dataset, used, extremes, NameUse.sole(), frozenset(functions))
+    conditions, compared = table.uses.unpushed_conditions, _extreme_filters(table)
+    if compared is not None:
+        rows = compared
     elif conditions and table.compares_bytes():
         rows = FilteredRows(dataset, used, conditions, table.context.use)
     elif used != UsedColumns():

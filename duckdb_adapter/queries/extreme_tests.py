@@ -1,29 +1,45 @@
-"""Columns that a query compares with their extremes: `WHERE ts = (SELECT max(ts) FROM 't.lance')`.
+"""Columns that a query compares with extremes: `WHERE ts = (SELECT max(ts) FROM 't.lance')`.
 
-Also with what lies a number or an interval off: `ts >= (SELECT max(ts) - INTERVAL 7 DAY …)`.
+Also with what lies a number or an interval off, `ts >= (SELECT max(ts) FROM …) - INTERVAL 7 DAY`,
+and with what a common table expression, or a subquery beside the table, shows.
 
 DuckDB joins the rows with what the subquery returns. A filter of the join reaches the scan of a
-Parquet file, and not that of Arrow data.
+Parquet file, and not that of Arrow data, of which it does not know the extremes beforehand either.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.column_uses import sole_argument
 from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.table_reads import (
+    NamedQuery,
+    TableRead,
+    count_places,
+    plain_name,
+    reads_in,
+    sources_of,
+)
 from duckdb_adapter.queries.trees import (
     NamedColumns,
     arguments_of,
     comparison_in,
     constant_text,
     expressions_in,
+    is_dotted,
     shows_rows,
     terms_of,
 )
 
+# A statement without any of these is not parsed.
+_MAY_COMPARE = re.compile(r"\bselect\b.*\b(?:min|max)\s*\(", re.IGNORECASE | re.DOTALL)
+_WHERE = re.compile(r"\bwhere\b", re.IGNORECASE)
+# Expressions that are bound with all that they are made of: a macro may drop its arguments.
+_BINDING = {"COMPARISON", "BETWEEN", "CONJUNCTION", "OPERATOR", "CAST"}
 _EXTREMES = ("min", "max")
 # The functions that make intervals, as DuckDB's parser calls them, and their units.
 _UNITS = {
@@ -51,77 +67,231 @@ class Shift(NamedTuple):
     is_called: bool = False
 
 
+class Extreme(NamedTuple):
+    """The least or the greatest value of a column, of all rows of a table.
+
+    Attributes:
+        function: `min` or `max`.
+        argument: The expression that is the column.
+        source: The node of the table.
+    """
+
+    function: str
+    argument: Mapping[str, Any]
+    source: Mapping[str, Any]
+
+    def column_of(self, query: TableQuery) -> str | None:
+        """Return the column; None where it is none of the table of a query."""
+        if not query.names(self.source):
+            return None
+        # A qualifier may be that of the table around it, for each row of which it is computed then.
+        return NamedColumns(query.columns, query.table_names(self.source)).find(self.argument)
+
+
+class ShiftedExtreme(NamedTuple):
+    """An extreme, and what is added to it; None for nothing."""
+
+    extreme: Extreme
+    shift: Shift | None
+
+
 class ExtremeTest(NamedTuple):
-    """A comparison that is true for all rows that a query uses.
+    """A comparison that is true for all rows that a SELECT uses of a table.
 
     Attributes:
         column: The column that is compared.
         operator: The comparison, named as Arrow's function.
-        function: `min` or `max`.
-        of: The column of all rows of the same version whose extreme it is compared with.
+        extreme: What it is compared with, of all rows of any table.
         shift: What is added to the extreme; None for nothing.
     """
 
     column: str
     operator: str
-    function: str
-    of: str
-    shift: Shift | None = None
+    extreme: Extreme
+    shift: Shift | None
 
 
-def extreme_tests(query: TableQuery) -> list[ExtremeTest]:
-    """Return the comparisons of columns with extremes, of a query of one table and its subqueries.
+class ExtremeUses(NamedTuple):
+    """What a statement uses of a table, if DuckDB binds its name as often as it stands in the text.
 
-    They are true of the rows of the table that the query selects from, which is bound first.
+    Attributes:
+        tests: What is true of all rows that it uses in the one place that is no extreme.
+        extremes: The functions and columns of the extremes that it computes of all rows.
+        places: How often the name stands in the text.
+        has_rows: Whether one of the places is no extreme.
+        is_first: Whether that place is the first one that DuckDB binds.
     """
-    lower = query.text.lower()
-    may_have_some = "where" in lower and any(function in lower for function in _EXTREMES)
-    select = query.table_select if may_have_some else None
-    if select is None or not select["where_clause"] or select["sample"]:
-        return []
-    return list(_tests(select, query))
+
+    tests: Sequence[ExtremeTest]
+    extremes: frozenset[tuple[str, str]]
+    places: int
+    has_rows: bool
+    is_first: bool
 
 
-def _tests(select: Mapping[str, Any], query: TableQuery) -> Iterator[ExtremeTest]:
-    columns = NamedColumns(query.columns, query.table_names(select["from_table"]))
-    for term in terms_of(select["where_clause"]):
+def extreme_uses(query: TableQuery) -> ExtremeUses | None:
+    """Return the extremes that a statement computes of a table, or compares its columns with.
+
+    Returns:
+        None where it does neither, or where the text does not tell all that it uses of the table.
+    """
+    may_compare = _WHERE.search(query.text) and _MAY_COMPARE.search(query.text)
+    root = query.statement_root if may_compare and query.columns else None
+    return None if root is None else _uses(root, query)
+
+
+def _uses(root: Mapping[str, Any], query: TableQuery) -> ExtremeUses | None:
+    # By the node of the table: what is used of it in that place.
+    rows = dict[int, TableRead]()
+    extremes = dict[int, list[Extreme]]()
+    select = query.table_select
+    for read in reads_in(root):
+        computed = _computed_by(read.select, read.known)
+        if query.names(read.source) and not computed:
+            place = id(read.source)
+            if select is not None:  # with the conditions of those around it
+                read = TableRead(select, select["from_table"], read.known)
+            rows[place] = read
+        for one, _ in (*computed.values(), *_extremes_in(read)):
+            if query.names(one.source):
+                extremes.setdefault(id(one.source), []).append(one)
+    named = {(one.function, one.column_of(query)) for each in extremes.values() for one in each}
+    columns = frozenset((name, column) for name, column in named if column is not None)
+    places = len(rows) + len(extremes)
+    is_clear = len(columns) == len(named) and len(rows) <= 1
+    if not is_clear or places != count_places(root, query.names):
+        return None
+    tests = [test for read in rows.values() for test in _tests(read, query)]
+    is_first = bool(rows) and select is not None
+    return ExtremeUses(tests, columns, places, bool(rows), is_first) if tests or columns else None
+
+
+def _tests(read: TableRead, query: TableQuery) -> Iterator[ExtremeTest]:
+    """Yield the comparisons with extremes in the WHERE of a SELECT."""
+    where = read.select["where_clause"]
+    columns = NamedColumns(query.columns, query.table_names(read.source))
+    for term in () if not where or read.select["sample"] else terms_of(where):
         compared = comparison_in(term, query.columns)
         column = None if compared is None else columns.find(compared.column)
         if compared is None or column is None:
             continue
         for operator, other in zip(compared.operators, compared.others, strict=True):
-            extreme = _extreme(other, query)
-            if extreme is not None and operator != "not_equal":
-                yield ExtremeTest(column, operator, *extreme)
+            found = _shifted_extreme(other, read, query)
+            if found is not None and operator != "not_equal":
+                yield ExtremeTest(column, operator, *found)
 
 
-def _extreme(
-    expression: Mapping[str, Any], query: TableQuery
-) -> tuple[str, str, Shift | None] | None:
-    """Return the function, the column and the shift of a subquery: an extreme of all rows."""
-    if expression["class"] != "SUBQUERY" or expression["subquery_type"] != "SCALAR":
+def _shifted_extreme(
+    expression: Mapping[str, Any], read: TableRead, query: TableQuery
+) -> ShiftedExtreme | None:
+    """Return the extreme that an expression in WHERE is, which may be what another place shows."""
+    if expression["class"] == "FUNCTION" and expression["is_operator"]:
+        inner, shift = _without_shift(expression)
+        found = None if shift is None else _shifted_extreme(inner, read, query)
+        return None if found is None or found.shift else found._replace(shift=shift)
+    if _is_scalar(expression):
+        shown = _computed_by(expression["subquery"]["node"], read.known)
+        return next(iter(shown.values())) if len(shown) == 1 else None
+    if expression["class"] != "COLUMN_REF":
         return None
-    node = expression["subquery"]["node"]
+    *table, column = map(fold, expression["column_names"])
+    if len(table) > 1 or any(name in query.columns for name in (*table, column)):
+        return None
+    for source in sources_of(read.select["from_table"]):
+        if source.get("column_name_alias"):
+            continue
+        name = fold(source["alias"] or source.get("table_name", ""))
+        if source["type"] == "SUBQUERY":
+            shown = _computed_by(source["subquery"]["node"], read.known)
+        else:
+            shown = _named(plain_name(source), read.known)
+        if column in shown and table in ([], [name]):
+            return shown[column]
+    return None
+
+
+def _extremes_in(read: TableRead) -> Iterator[ShiftedExtreme]:
+    """Yield the extremes that subqueries in WHERE compute, as far as they are surely bound."""
+    for subquery in _scalars_in(read.select["where_clause"]):
+        yield from _computed_by(subquery["subquery"]["node"], read.known).values()
+
+
+def _scalars_in(expression: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the subqueries of one value in an expression, as far as they are surely bound."""
+    if isinstance(expression, list):
+        for each in expression:
+            yield from _scalars_in(each)
+    elif isinstance(expression, dict):
+        kind = expression.get("class")
+        if kind is not None and _is_scalar(expression):
+            yield expression
+        elif kind is None or kind in _BINDING or expression.get("is_operator"):
+            yield from _scalars_in(list(expression.values()))
+
+
+def _is_scalar(expression: Mapping[str, Any]) -> bool:
+    return bool(expression["class"] == "SUBQUERY" and expression["subquery_type"] == "SCALAR")
+
+
+def _computed_by(
+    node: Mapping[str, Any], known: Mapping[str, NamedQuery]
+) -> Mapping[str, ShiftedExtreme]:
+    """Return the extremes of all rows of a table that a SELECT shows, by the names that they get.
+
+    Nothing where it shows anything else. In place of the table there may be a common table
+    expression of such extremes.
+    """
     if node["type"] != "SELECT_NODE" or node["cte_map"]["map"] or node["modifiers"]:
-        return None
+        return {}
     left_out = any(node[part] for part in ("where_clause", "group_expressions", "sample"))
-    if left_out or not shows_rows(node) or not query.names(node["from_table"]):
-        return None
-    (call, *others) = node["select_list"]
-    shift = None
+    source = node["from_table"]
+    if left_out or not shows_rows(node) or source["type"] in ("JOIN", "SUBQUERY"):
+        return {}
+    named = _named(plain_name(source), known)
+    if plain_name(source) in known:
+        return {} if source.get("column_name_alias") else _selected(node, named)
+    found = [_computed(each, source) for each in node["select_list"]]
+    extremes = [each for each in found if each is not None]
+    if len(extremes) < len(found):
+        return {}
+    names = [fold(each["alias"]) or str(n) for n, each in enumerate(node["select_list"])]
+    return dict(zip(names, extremes, strict=True)) if len({*names}) == len(names) else {}
+
+
+def _named(name: str, known: Mapping[str, NamedQuery]) -> Mapping[str, ShiftedExtreme]:
+    """Return the extremes that a common table expression shows."""
+    named = known.get(name)
+    if named is None or named.renames:
+        return {}
+    return _computed_by(named.query, named.known)
+
+
+def _selected(
+    node: Mapping[str, Any], shown: Mapping[str, ShiftedExtreme]
+) -> Mapping[str, ShiftedExtreme]:
+    """Return those of some extremes that a SELECT of these shows, if it shows nothing else."""
+    found = dict[str, ShiftedExtreme]()
+    for each in node["select_list"]:
+        name = fold(each["column_names"][-1]) if each["class"] == "COLUMN_REF" else ""
+        if name not in shown or len(each["column_names"]) > 1:
+            return {}
+        found[fold(each["alias"]) or name] = shown[name]
+    return found
+
+
+def _computed(expression: Mapping[str, Any], source: Mapping[str, Any]) -> ShiftedExtreme | None:
+    """Return the extreme that an expression is of all rows of a table, and what is added to it."""
+    call, shift = expression, None
     if call["class"] == "FUNCTION" and call["is_operator"]:
         call, shift = _without_shift(call)
         if shift is None:
             return None
-    if others or call["class"] != "FUNCTION" or call["filter"]:
+    if call["class"] != "FUNCTION" or call["filter"] or is_dotted(call):
         return None
-    if call["function_name"].lower() not in _EXTREMES:
+    argument = sole_argument(call) if call["function_name"].lower() in _EXTREMES else None
+    if argument is None or argument["class"] != "COLUMN_REF":
         return None
-    # A qualifier may be that of the table around it, for each row of which it is computed then.
-    columns = NamedColumns(query.columns, query.table_names(node["from_table"]))
-    argument = sole_argument(call)
-    column = None if argument is None else columns.find(argument)
-    return None if column is None else (call["function_name"].lower(), column, shift)
+    return ShiftedExtreme(Extreme(call["function_name"].lower(), argument, source), shift)
 
 
 def _without_shift(

@@ -15,7 +15,7 @@ from duckdb_adapter.queries.called_functions import (
     functions_of_sole_use,
     takes_encoded_lists,
 )
-from duckdb_adapter.queries.extreme_tests import ExtremeTest, extreme_tests
+from duckdb_adapter.queries.extreme_tests import ExtremeUses, extreme_uses
 from duckdb_adapter.queries.groups import RepeatedColumns, repeated_columns
 from duckdb_adapter.queries.joins import join_keys, tests_constants
 from duckdb_adapter.queries.limits import LimitedRange, limited_range, sampled_rows
@@ -115,9 +115,9 @@ class TableUses:
         return functions_of_sole_use(self.query)
 
     @cached_property
-    def extreme_tests(self) -> list[ExtremeTest]:
-        """Comparisons with extremes of the table that are true for all rows that it uses."""
-        return extreme_tests(self.query)
+    def extremes(self) -> ExtremeUses | None:
+        """The extremes that it computes of the table, or compares columns with."""
+        return extreme_uses(self.query)
 
     @cached_property
     def unpushed_conditions(self) -> list[pc.Expression]:

@@ -6,7 +6,6 @@ computed once for a version, which never changes.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -14,8 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.duckdb_types import MICROSECONDS
-from duckdb_adapter.queries.extreme_tests import ExtremeTest, Shift
 from duckdb_adapter.queries.extremes import used_extremes
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.sources.column_values import stored_type
@@ -29,8 +26,8 @@ from lancefs.datafile.kernels.bounds import KEY_BYTES
 from lancefs.storage import Bytes
 from lancefs.table.per_version import PerVersion
 
-# Types that Arrow and DuckDB order alike.
-_ORDERED = (
+# Types that Arrow and DuckDB order alike, as functions that tell.
+ORDERED = (
     pa.types.is_integer,
     pa.types.is_floating,
     pa.types.is_decimal,
@@ -39,19 +36,6 @@ _ORDERED = (
     pa.types.is_string,
     pa.types.is_large_string,
 )
-
-
-# Microseconds of the units of intervals, the least and the most.
-_DAY = 24 * 60 * 60 * 10**6
-_LENGTHS = {
-    "year": (365 * _DAY, 366 * _DAY),
-    "month": (28 * _DAY, 31 * _DAY),
-    "week": (7 * _DAY, 7 * _DAY),
-    "day": (_DAY, _DAY),
-    "hour": (3600 * 10**6, 3600 * 10**6),
-    "minute": (60 * 10**6, 60 * 10**6),
-    "second": (10**6, 10**6),
-}
 # Texts of a zone: its least and greatest texts are found by their first bytes, see `text_bounds`.
 _ZONE_ROWS = 1024
 # Rows in which all items of most dictionaries are met.
@@ -95,7 +79,7 @@ def extreme_rows(
     if used is None or not can_name(used.columns):
         return None
     kinds = [_type_of(rows, path) for path in used.columns]
-    is_ordered = all(any(is_kind(kind) for is_kind in _ORDERED) for kind in kinds)
+    is_ordered = all(any(is_kind(kind) for is_kind in ORDERED) for kind in kinds)
     if not is_ordered or (any(map(is_text, kinds)) and not is_binary()):
         return None
     found = extremes_of(rows, used.columns)
@@ -106,77 +90,6 @@ def extreme_rows(
     values = with_structs(pa.table({path: each.ends for path, each in known.items()}))
     counts = np.array([1, (rows.known_count() or 0) - 1 if used.uses_count else 1])
     return ValueCountRows(values, counts, frozenset(used.functions))
-
-
-def extreme_conditions(rows: Rows, tests: Sequence[ExtremeTest]) -> list[pc.Expression]:
-    """Return comparisons of columns with their extremes, which are looked up.
-
-    Args:
-        rows: The rows of a local table.
-        tests: The comparisons, in which texts are compared by their bytes.
-
-    Raises:
-        LanceError: A column cannot be read.
-    """
-    kinds = {test: rows.filter_field(test.column).type for test in tests}
-    comparable = [
-        test
-        for test, kind in kinds.items()
-        if any(is_kind(kind) for is_kind in _ORDERED)
-        and rows.can_filter(test.column)
-        and rows.filter_field(test.of).type == kind
-    ]
-    found = extremes_of(rows, sorted({test.of for test in comparable}))
-    conditions = []
-    for test in comparable:
-        known = found[test.of]
-        if known is not None and not known.ends.null_count:
-            ends = known.ends.cast(kinds[test])
-            if pa.types.is_floating(ends.type) and math.isnan(ends[1].as_py()):
-                continue  # Arrow compares NaN as DuckDB does not
-            extreme = ends[0 if test.function == "min" else 1]
-            compare, field = getattr(pc, test.operator), pc.field(test.column)
-            if test.shift is None:
-                conditions.append(compare(field, extreme))
-            else:
-                conditions += _shifted(field, test.operator, extreme, test.shift)
-    return conditions
-
-
-def _shifted(
-    field: pc.Expression, operator: str, extreme: pa.Scalar, shift: Shift
-) -> list[pc.Expression]:
-    """Return what is true where a column compares so with something near its extreme.
-
-    Months and years have different lengths, so that more may be true than what is asked for.
-    """
-    kind, amount = extreme.type, abs(shift.amount)
-    is_whole = pa.types.is_integer(kind) or pa.types.is_date32(kind)
-    units = MICROSECONDS.get(kind.unit) if pa.types.is_timestamp(kind) else None
-    units = _DAY if pa.types.is_date32(kind) else units
-    if not shift.unit and is_whole:
-        shortest = longest = amount
-    elif shift.unit and units is not None:
-        # Clocks may change in between, by up to a day at the date line, at both ends.
-        slack = 2 * _DAY if pa.types.is_timestamp(kind) and kind.tz is not None else 0
-        least, most = (amount * each for each in _LENGTHS[shift.unit])
-        shortest, longest = (least - slack) // units, -(-(most + slack) // units)
-    else:
-        return []
-    stored = pa.int32() if pa.types.is_date32(kind) else kind
-    stored = pa.int64() if pa.types.is_timestamp(kind) else stored
-    value = extreme.cast(stored).as_py()
-    ends = [value + shortest, value + longest]
-    if shift.amount < 0:
-        ends = [value - longest, value - shortest]
-    first, last = limits_of(stored)
-    if ends[0] < first or ends[1] > last:
-        return []
-    low, high = array_of(ends, stored).view(kind)
-    tests = {"greater": field >= low, "less": field <= high}
-    return [
-        test for name, test in tests.items() if operator.startswith(name) or operator == "equal"
-    ]
 
 
 def _type_of(rows: Rows, path: str) -> pa.DataType:

@@ -23,6 +23,7 @@ from duckdb_adapter.sources.extremes import ends_of, limits_of
 from duckdb_adapter.sources.rows import RowSource, as_filter_type
 from lancefs.datafile.arrays import is_text
 from lancefs.datafile.constants import array_of
+from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import evaluate_filter
 from lancefs.scan.selectivity import is_large, sample_of
 from lancefs.scan.settings import BATCH_ROWS
@@ -112,6 +113,11 @@ class JoinedScan:
         # By their columns, once all rows were read.
         self._found: Mapping[str, FoundKeys] | None = None
         use.add_scan(self)
+
+    @property
+    def table(self) -> LanceDataset | None:
+        """The table; None where the rows are of several."""
+        return self._rows.table
 
     @property
     def narrows_others(self) -> bool:

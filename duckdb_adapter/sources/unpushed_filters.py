@@ -35,8 +35,7 @@ class FilteredRows(MemberRows):
         used: What the statement uses of columns.
         conditions: What is true for all rows that the statement uses, if it uses the table once.
         use: How often it does, as far as DuckDB has bound the name.
-        functions: Those with whose results the conditions compare columns, of their own types; see
-            `required_builtins`.
+        places: How often the name stands in the text, with those uses that the conditions allow.
     """
 
     def __init__(
@@ -45,44 +44,43 @@ class FilteredRows(MemberRows):
         used: UsedColumns,
         conditions: Sequence[pc.Expression],
         use: NameUse,
-        functions: frozenset[str] = frozenset(),
+        places: int = 1,
     ) -> None:
         super().__init__(dataset, used)
-        self._functions = functions
-        self._condition = reduce(and_, conditions)
+        self._given = conditions
         self._use = use
-
-    @property
-    def required_builtins(self) -> frozenset[str]:
-        """Functions that have to be DuckDB's own in the statement."""
-        return super().required_builtins | self._functions
+        self._places = places
 
     def batches(
         self, names: Sequence[str], terms: Sequence[pc.Expression]
     ) -> Iterator[pa.RecordBatch]:
         """Read some columns, in the order wanted, of the rows for which all terms are true."""
         self._use.mark_read()
-        if self._use.is_sole and self._is_worthwhile():
-            terms = [*terms, self._condition]
+        conditions = self._conditions() if self._use.bind_count == self._places else []
+        if conditions:
+            condition = reduce(and_, conditions)
+            terms = [*terms, condition] if self._is_worthwhile(condition) else terms
         return super().batches(names, terms)
 
-    def _is_worthwhile(self) -> bool:
+    def _conditions(self) -> Sequence[pc.Expression]:
+        """Return what is true for all rows that the statement uses."""
+        return self._given
+
+    def _is_worthwhile(self, condition: pc.Expression) -> bool:
         """Whether the values are known as DuckDB knows them, and many rows are left out."""
-        columns = columns_of(self._condition, self.schema.names)
+        columns = columns_of(condition, self.schema.names)
         if not all(map(self._is_known, columns)) or (self.known_count() or 0) < _MIN_ROWS:
             return False
         if not self.dataset.is_local:  # what is left out is not fetched
             return True
-        found = estimate_selectivity(self._condition, self.dataset.opened)
+        found = estimate_selectivity(condition, self.dataset.opened)
         if found is not None:
             return found.passing_share <= _MAX_PASSED
         probed = self.dataset.scanner(columns=columns, limit=_PROBED_ROWS).to_table()
-        passed = sum(
-            evaluate_filter(self._condition, batch).true_count for batch in probed.to_batches()
-        )
+        passed = sum(evaluate_filter(condition, batch).true_count for batch in probed.to_batches())
         return bool(passed <= _MAX_PASSED * probed.num_rows)
 
     def _is_known(self, column: str) -> bool:
         kind = self.filter_field(column).type
         is_one = is_text(kind) or pa.types.is_boolean(kind) or are_nanoseconds(kind)
-        return self.can_filter(column) and (is_one or bool(self._functions))
+        return self.can_filter(column) and is_one
