@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckdb_adapter.queries.days import HAS_DAYS, day_condition, has_days
 from duckdb_adapter.queries.likes import HAS_PATTERNS, pattern_conditions
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.times import are_nanoseconds, time_test
@@ -38,7 +39,12 @@ def _may_have_some(query: TableQuery) -> bool:
     """Whether it is worthwhile to parse a statement."""
     if HAS_PATTERNS.search(query.text) is not None:
         return True
-    names = [field.name.lower() for field in query.schema if _is_unpushed(field.type)]
+    casts = HAS_DAYS.search(query.text) is not None
+    names = [
+        field.name.lower()
+        for field in query.schema
+        if _is_unpushed(field.type) or (casts and has_days(field.type))
+    ]
     text = query.text.lower() if names else ""
     return "where" in text and any(name in text for name in names)
 
@@ -67,6 +73,9 @@ def _conditions(
     time = time_test(term, columns, query.schema)
     if time is not None:
         yield time.condition
+    day = day_condition(term, columns, query.schema)
+    if day is not None:
+        yield day
 
 
 def flag_condition(

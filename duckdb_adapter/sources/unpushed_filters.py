@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckdb_adapter.pinned_versions import NameUse
+from duckdb_adapter.queries.days import has_days
 from duckdb_adapter.queries.members import UsedColumns
 from duckdb_adapter.queries.times import are_nanoseconds
 from duckdb_adapter.sources.members import MemberRows
@@ -82,5 +83,6 @@ class FilteredRows(MemberRows):
 
     def _is_known(self, column: str) -> bool:
         kind = self.filter_field(column).type
-        is_one = is_text(kind) or pa.types.is_boolean(kind) or are_nanoseconds(kind)
+        is_time = are_nanoseconds(kind) or has_days(kind)
+        is_one = is_text(kind) or pa.types.is_boolean(kind) or is_time
         return self.can_filter(column) and is_one
