@@ -31,6 +31,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "cost": pa.array(numbers % 1000 / 8),
         "price": pa.array([n % 700 / 4 for n in numbers]).cast(pa.decimal128(12, 2)),
         "odd": pa.array([float("nan") if n % 50 == 0 else n / 4 for n in numbers]),
+        "high": pa.array(numbers / 4.04),
         "none": pa.nulls(ROWS, pa.int32()),
         "small": pa.array(numbers % 100, pa.uint8()),
         "zoned": pa.array(numbers * 600, pa.timestamp("s", "Europe/Berlin")),
@@ -49,6 +50,9 @@ EXTREMES = [
     "SELECT count(*) FROM {t} WHERE id BETWEEN (SELECT min(id) FROM {t}) AND 5",
     "SELECT count(*) FROM {t} WHERE odd > (SELECT min(odd) FROM {t})",
     "SELECT count(*) FROM {t} WHERE odd = (SELECT max(odd) FROM {t})",
+    "SELECT count(*), sum(id) FROM {t} WHERE odd > (SELECT max(high) FROM {t})",
+    "SELECT count(*), sum(id) FROM {t} WHERE (SELECT max(high) FROM {t}) <= odd AND id > 7",
+    "SELECT count(*), sum(id) FROM {t} WHERE high < (SELECT min(odd) FROM {t})",
 ]
 # The same of another table, in other places, and with what is added outside of the subquery.
 BESIDE = [
