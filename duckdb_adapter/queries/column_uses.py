@@ -6,6 +6,7 @@ but cannot name columns of the query that calls it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -45,7 +46,8 @@ class PathUse(NamedTuple):
         )
 
 
-# By the name of the column, and of the member; that is empty for the whole column.
+# By the name of the column, and the path of the member in it, such as `geo.city`; that is empty for
+# the whole column.
 ColumnUses = dict[str, dict[str, PathUse]]
 
 
@@ -69,17 +71,42 @@ def uses_of(node: Mapping[str, Any], columns: Mapping[str, str], alias: str) -> 
         return None
 
 
-def members_named(struct: pa.StructType, names: Iterable[str]) -> list[str]:
+def members_named(struct: pa.StructType, paths: Iterable[str]) -> list[str]:
     """Return members of a struct as its type names them; none where it is not clear which ones.
 
     Args:
         struct: The type.
-        names: The members in lower case.
+        paths: The members in lower case, by their paths: those of members that are structs, too.
+
+    Returns:
+        Their paths in the order of the type, without those that are in others; that of a struct in
+        it where it is not clear which of its members are meant.
     """
-    wanted = set(names)
-    known = [field.name for field in struct if fold(field.name) in wanted]
-    is_clear = len(known) == len(wanted)
-    return known if is_clear and not any("." in name for name in known) else []
+    wanted: dict[str, set[str]] = {}
+    for path in paths:
+        name, _, inner = path.partition(".")
+        wanted.setdefault(name, set()).add(inner)
+    known = list[str]()
+    for field in struct:
+        inside = wanted.pop(fold(field.name), None)
+        if inside is None:
+            continue
+        if "." in field.name:
+            return []
+        if "" in inside:
+            known.append(field.name)
+            continue
+        is_alone = pa.types.is_struct(field.type) and not any("." in each for each in struct.names)
+        members = members_named(field.type, inside) if is_alone else []
+        known += [f"{field.name}.{member}" for member in members] or [field.name]
+    is_clear = not wanted and len({*map(fold, known)}) == len(known)
+    return known if is_clear and _are_told_apart(struct, known) else []
+
+
+def _are_told_apart(struct: pa.StructType, known: Iterable[str]) -> bool:
+    """Whether no two members are spelled alike of which some are meant."""
+    names = Counter(fold(field.name) for field in struct)
+    return all(names[fold(path.partition(".")[0])] == 1 for path in known)
 
 
 def _uses(node: Mapping[str, Any], columns: Mapping[str, str], alias: str) -> ColumnUses:
@@ -112,9 +139,11 @@ def _uses(node: Mapping[str, Any], columns: Mapping[str, str], alias: str) -> Co
                 raise _UsesAll
             continue
         is_count_argument = id(expression) in counted
-        is_tested = len(path) <= 2 and (is_count_argument or id(expression) in nulls)
+        is_clear = not any("." in name for name in path[1:])
+        is_tested = is_clear and (is_count_argument or id(expression) in nulls)
         members = uses.setdefault(path[0], {})
-        member, use = path[1] if len(path) > 1 else "", PathUse(is_tested, is_count_argument)
+        member = ".".join(path[1:]) if is_clear else ""
+        use = PathUse(is_tested, is_count_argument)
         members[member] = use & members.get(member, use)
     return uses
 

@@ -95,5 +95,7 @@ def _path_of(expression: Mapping[str, Any], query: TableQuery) -> str | None:
     if not members:
         return column
     struct = query.structs.get(column)
-    named = members_named(struct, members) if struct is not None and len(members) == 1 else []
-    return f"{column}.{named[0]}" if named else None
+    is_clear = struct is not None and not any("." in member for member in members)
+    named = members_named(struct, [".".join(members)]) if is_clear else []
+    is_member = bool(named) and fold(named[0]) == ".".join(members)
+    return f"{column}.{named[0]}" if is_member else None

@@ -9,7 +9,7 @@ a column of booleans with the same nulls.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -28,8 +28,8 @@ class UsedColumns(NamedTuple):
     """What a query uses of columns, where that is less than all.
 
     Attributes:
-        members: Names of members, in the order of the type, by the name of the struct, of which the
-            query uses no others.
+        members: Paths of members, in the order of the type, by the name of the struct, of which the
+            query uses no others; of one that is a struct, `geo.city` is a member.
         tested: Columns, and members by their paths, of which it uses whether values are missing.
         counts: Whether it does so by `count`, which may also be the name of a macro.
         no_values: Whether it uses nothing but this, and how many rows there are.
@@ -82,11 +82,17 @@ def _reduce(
         if column not in structs:
             continue
         known = members_named(structs[column], of_column)
-        own = {f"{name}.{each}": of_column[fold(each)] for each in known}
+        alone = [each for each in known if _is_alone(fold(each), of_column)]
+        own = {f"{name}.{each}": of_column[fold(each)] for each in alone}
         own = {path: use for path, use in own.items() if use.is_tested}
-        if known and (own or len(known) < structs[column].num_fields):
+        if known and (own or known != structs[column].names):
             members[name] = known
             tested |= own
     counts = any(use.is_count_argument for use in tested.values())
     no_values = len(tested) == sum(map(len, uses.values()))
     return UsedColumns(members, frozenset(tested), counts, no_values)
+
+
+def _is_alone(path: str, paths: Collection[str]) -> bool:
+    """Whether a member is used by its name, and none that is in it."""
+    return path in paths and not any(each.startswith(f"{path}.") for each in paths)

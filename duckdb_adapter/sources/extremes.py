@@ -94,9 +94,11 @@ def extreme_rows(
 
 def _type_of(rows: Rows, path: str) -> pa.DataType:
     """Return the type of a column as filters see it, or of a member of a struct."""
-    column, _, member = path.partition(".")
+    column, *members = path.split(".")
     kind = rows.filter_field(column).type
-    return kind.field(member).type if member else kind
+    for member in members:
+        kind = kind.field(member).type
+    return kind
 
 
 def extremes_of(rows: Rows, paths: Sequence[str]) -> dict[str, ColumnExtremes | None]:
@@ -119,9 +121,9 @@ def extremes_of(rows: Rows, paths: Sequence[str]) -> dict[str, ColumnExtremes | 
         parts: dict[str, list[ColumnExtremes | None]] = {path: [] for path in wanted}
         for batch in rows.for_scan(needs_all=True).batches(columns, ()):
             for path in wanted:
-                column, _, member = path.partition(".")
+                column, *members = path.split(".")
                 array = batch.column(column)
-                found = pc.struct_field(array, [member]) if member else array
+                found = pc.struct_field(array, members) if members else array
                 parts[path].append(_extremes(found))
         known.update({path: _join_extremes(each) for path, each in parts.items()})
     return {path: known[path] for path in paths}

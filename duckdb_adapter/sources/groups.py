@@ -11,13 +11,13 @@ columns as the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.identifiers import fold, quoted
+from duckdb_adapter.identifiers import fold, literal, quoted
 from duckdb_adapter.queries.groups import GroupKeys, group_keys
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.sources.column_values import MAX_ROWS, is_asked_again
@@ -77,13 +77,7 @@ class GroupedRows(RowSource):
 
     def _without_keys(self, field: pa.Field) -> pa.Field | None:
         """Return a column without what comes as a number; None where nothing else is in it."""
-        keys = self._keys
-        if field.name in keys:
-            return None
-        if field.name not in self._structs:
-            return field
-        members = [each for each in field.type if f"{field.name}.{each.name}" not in keys]
-        return field.with_type(pa.struct(members)) if members else None
+        return _without(field, field.name, self._keys)
 
     @cached_property
     def _structs(self) -> frozenset[str]:
@@ -124,13 +118,7 @@ class GroupedRows(RowSource):
         name = quoted(field.name)
         if field.name not in self._structs:
             return name
-        members = list[str]()
-        for member in (each.name for each in field.type):
-            path, text = f"{field.name}.{member}", member.replace("'", "''")
-            is_key = path in self._keys
-            value = quoted(path) if is_key else f"system.main.struct_extract({name}, '{text}')"
-            members.append(f"{quoted(member)} := {value}")
-        return f"system.main.struct_pack({', '.join(members)}) AS {name}"
+        return f"{_packed(field, field.name, name, self._keys)} AS {name}"
 
     def variables(self) -> Mapping[str, RowSource | pa.Table]:
         """Return the rows that the query reads: these, and the strings of each number."""
@@ -168,23 +156,20 @@ class GroupedRows(RowSource):
             yield from self.rows.batches(names, terms)
             return
         keys = {
-            name: [key.partition(".") for key in self._combinations[name].columns]
-            for name in numbered
+            name: [key.split(".") for key in self._combinations[name].columns] for name in numbered
         }
         shown = [name for name in names if name not in self._combinations]
-        needed = (column for paths in keys.values() for column, _, _ in paths)
+        needed = (column for paths in keys.values() for column, *_ in paths)
         read = list(dict.fromkeys([*shown, *needed]))
         schema = pa.schema([self.schema.field(name) for name in names])
         for batch in self.rows.batches(read, terms):
             arrays = dict(zip(read, batch.columns, strict=True))
             numbers = dict[str, pa.Array]()
             for name, paths in keys.items():
-                values = [_member(arrays[column], member) for column, _, member in paths]
+                values = [_member(arrays[column], members) for column, *members in paths]
                 numbers[name] = to_arrow_numbers(self._combinations[name].numbers(values))
             for name in self._structs.intersection(shown):
-                members = schema.field(name).type.names
-                parts = [_member(arrays[name], member) for member in members]
-                arrays[name] = pa.StructArray.from_arrays(parts, fields=[*schema.field(name).type])
+                arrays[name] = _only(arrays[name], schema.field(name), name, self._keys)
             arrays |= numbers
             yield pa.RecordBatch.from_arrays([arrays[name] for name in names], schema=schema)
 
@@ -209,9 +194,65 @@ def _ranged(table: str, combinations: Mapping[str, Combinations]) -> str:
     return f"(SELECT * REPLACE ({', '.join(ranged)}) FROM {table})"
 
 
-def _member(array: pa.Array, name: str) -> pa.Array:
+def _member(array: pa.Array, names: Sequence[str]) -> pa.Array:
     """Return a member of structs, none of which is missing; the array itself without a name."""
-    return array.field(name) if name else array
+    for name in names:
+        array = array.field(name)
+    return array
+
+
+def _are_in(path: str, keys: Collection[str]) -> bool:
+    """Whether some of the members in a struct come as numbers."""
+    return any(key.startswith(f"{path}.") for key in keys)
+
+
+def _without(field: pa.Field, path: str, keys: Collection[str]) -> pa.Field | None:
+    """Return a column, or a member by its path, without the keys in it; None if nothing is left."""
+    if path in keys:
+        return None
+    if not _are_in(path, keys):
+        return field
+    found = [_without(each, f"{path}.{each.name}", keys) for each in field.type]
+    members = [each for each in found if each is not None]
+    return field.with_type(pa.struct(members)) if members else None
+
+
+def _packed(field: pa.Field, path: str, value: str, keys: Collection[str]) -> str:
+    """Return a column, or a member by its path, in SQL.
+
+    Args:
+        field: Its type, with all its members.
+        path: Its path.
+        value: What it is in SQL if no member in it comes as a number.
+        keys: The paths of those that do.
+    """
+    if path in keys:
+        return quoted(path)
+    if not _are_in(path, keys):
+        return value
+    members = list[str]()
+    for each in field.type:
+        inner = f"system.main.struct_extract({value}, {literal(each.name)})"
+        found = _packed(each, f"{path}.{each.name}", inner, keys)
+        members.append(f"{quoted(each.name)} := {found}")
+    return f"system.main.struct_pack({', '.join(members)})"
+
+
+def _only(array: pa.Array, field: pa.Field, path: str, keys: Collection[str]) -> pa.Array:
+    """Return a column, or a member by its path, with what `_without` leaves of it.
+
+    Args:
+        array: With all its members; no struct is missing in which there are keys.
+        field: Its type without the keys.
+        path: Its path.
+        keys: The paths of those that come as numbers.
+    """
+    if not _are_in(path, keys):
+        return array
+    parts = [
+        _only(array.field(each.name), each, f"{path}.{each.name}", keys) for each in field.type
+    ]
+    return pa.StructArray.from_arrays(parts, fields=[*field.type])
 
 
 def group_by_codes(rows: Rows, query: TableQuery) -> Rows | GroupedRows:

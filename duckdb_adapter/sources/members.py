@@ -13,6 +13,7 @@ from duckdb_adapter.duckdb_types import cast_for_duckdb, field_for_duckdb
 from duckdb_adapter.queries.members import UsedColumns
 from duckdb_adapter.sources.row_counts import RowCount, table_of_rows
 from duckdb_adapter.sources.rows import DuckDBColumns, Rows
+from duckdb_adapter.sources.value_counts import columns_of_paths
 from lancefs.datafile.arrays import encode_texts
 from lancefs.datafile.validity import validity_array
 from lancefs.lance_dataset import LanceDataset
@@ -124,7 +125,7 @@ class MemberRows(Rows):
             arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
             for name in self._used.members.keys() & arrays.keys():
                 for member in self._used.members[name]:
-                    array = pc.struct_field(arrays[name], [member])
+                    array = pc.struct_field(arrays[name], member.split("."))
                     path = f"{name}.{member}"
                     is_encoded = path in self._columns.nested_encoded
                     arrays[path] = encode_texts(array) if is_encoded else array
@@ -194,8 +195,8 @@ class MemberRows(Rows):
     def _column(self, name: str, arrays: Mapping[str, pa.Array]) -> pa.Array:
         if name not in self._used.members:
             return arrays[name]
-        members = [arrays[f"{name}.{member}"] for member in self._used.members[name]]
-        return pa.StructArray.from_arrays(members, self._used.members[name])
+        paths = [f"{name}.{member}" for member in self._used.members[name]]
+        return columns_of_paths({path: arrays[path] for path in paths})[name]
 
 
 def _validity_column(array: pa.Array) -> pa.Array:
@@ -223,12 +224,32 @@ def _with_members(field: pa.Field, used: UsedColumns, encoded: Set[str]) -> pa.F
         used: What is used of it.
         encoded: The paths of members that come dictionary-encoded.
     """
-    members = []
-    for name in used.members[field.name]:
-        path, member = f"{field.name}.{name}", field.type.field(name).with_nullable(True)
-        if path in used.tested:
-            member = pa.field(name, _SHOWN)
-        elif path in encoded:
-            member = member.with_type(encoded_type(member.type))
-        members.append(member)
-    return field.with_type(pa.struct(members))
+    return _with_paths(field, field.name, used.members[field.name], used.tested, encoded)
+
+
+def _with_paths(
+    field: pa.Field, path: str, members: Sequence[str], tested: Set[str], encoded: Set[str]
+) -> pa.Field:
+    """Return a column or a member with some of the members in it.
+
+    Args:
+        field: Its type.
+        path: Its path.
+        members: The paths of the members in it; an empty one for all of it.
+        tested: The paths of those of which only the nulls are used.
+        encoded: The paths of those that come dictionary-encoded.
+    """
+    if not any(members):
+        if path in tested:
+            return pa.field(field.name, _SHOWN)
+        kind = encoded_type(field.type) if path in encoded else field.type
+        return field.with_nullable(True).with_type(kind)
+    inner = dict[str, list[str]]()
+    for member in members:
+        name, _, rest = member.partition(".")
+        inner.setdefault(name, []).append(rest)
+    fields = [
+        _with_paths(field.type.field(name), f"{path}.{name}", rests, tested, encoded)
+        for name, rests in inner.items()
+    ]
+    return field.with_type(pa.struct(fields))

@@ -6,7 +6,7 @@ DuckDB counts by its footer (`row_count_files`). Neither reads the table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -68,8 +68,17 @@ def range_table(count: int) -> str:
     return f"system.main.range({count})"
 
 
-def _constant(members: list[str]) -> str:
-    """Return what stands for values of a column: one that is there, with members that are."""
-    if not members:
+def _constant(members: Sequence[str]) -> str:
+    """Return what stands for values of a column: one that is there, with members that are.
+
+    Args:
+        members: Their paths; none of a column whose members are not used.
+    """
+    if not any(members):
         return _THERE
-    return "{" + ", ".join(f"{quoted(member)}: {_THERE}" for member in members) + "}"
+    inner = dict[str, list[str]]()
+    for path in members:
+        name, _, rest = path.partition(".")
+        inner.setdefault(name, []).append(rest)
+    values = (f"{quoted(name)}: {_constant(rests)}" for name, rests in inner.items())
+    return "{" + ", ".join(values) + "}"

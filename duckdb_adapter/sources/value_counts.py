@@ -183,14 +183,20 @@ def _counted(dataset: LanceDataset, paths: Sequence[str]) -> ValueCountRows | No
 
 def with_structs(values: pa.Table) -> pa.Table:
     """Return columns as DuckDB is shown them: members, which come by their paths, in structs."""
-    columns: dict[str, pa.Array] = {}
-    members: dict[str, dict[str, pa.Array]] = {}
-    for path, values_of_path in zip(values.column_names, values.columns, strict=True):
-        name, _, member = path.partition(".")
-        array = values_of_path.combine_chunks()
-        if not member:
-            columns[name] = array
-            continue
-        members.setdefault(name, {})[member] = array
-        columns[name] = pa.StructArray.from_arrays([*members[name].values()], [*members[name]])
-    return pa.table(columns)
+    arrays = [column.combine_chunks() for column in values.columns]
+    return pa.table(columns_of_paths(dict(zip(values.column_names, arrays, strict=True))))
+
+
+def columns_of_paths(arrays: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    """Return columns, of which those of structs come as their members by their paths."""
+    columns = dict[str, pa.Array]()
+    members = dict[str, dict[str, pa.Array]]()
+    for path, array in arrays.items():
+        name, _, inner = path.partition(".")
+        columns[name] = array
+        if inner:
+            members.setdefault(name, {})[inner] = array
+    for name, inside in members.items():
+        found = columns_of_paths(inside)
+        columns[name] = pa.StructArray.from_arrays([*found.values()], [*found])
+    return columns

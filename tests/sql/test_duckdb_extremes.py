@@ -96,6 +96,7 @@ def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # Queries over {t} that use nothing but extremes, and how many rows there are.
 ASKED = [
+    "SELECT max(req.status), max(req.inner.n) FROM {t}",
     "SELECT min(ts), max(ts) FROM {t}",
     "SELECT min(ts) AS first, max(ts) AS last, count(*) FROM {t} ORDER BY first",
     "SELECT max(t.ts) - min(t.ts), age(max(ts), min(ts)) FROM {t} AS t",
@@ -138,7 +139,6 @@ OTHERS = [
     "SELECT arg_max(id, ts), max(ts) FROM {t}",
     "SELECT max(late), count(late) FROM {t}",
     "SELECT max(id), count(word) FROM {t}",
-    "SELECT max(req.status), max(req.inner.n) FROM {t}",
     "SELECT max(req.status), min(req) FROM {t}",
     "SELECT max(req.word), count(req.word) FROM {t}",
     "SELECT max(req.status), sum(epoch(req.ts)) FROM {t}",

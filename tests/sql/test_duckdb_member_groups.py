@@ -39,8 +39,17 @@ def _rows(seed: int = 5) -> pa.Table:
             "level": pa.array([("info", "warn", None)[n] for n in random.integers(0, 3, ROWS)]),
             "latency": pa.array(latency),
             "req": request,
+            "deep": _deep(random),
         }
     )
+
+
+def _deep(random: np.random.Generator) -> pa.Array:
+    city = pa.array([(None, "Ulm", "it's")[n] for n in random.integers(0, 3, ROWS)])
+    number = pa.array(random.integers(0, 9, ROWS))
+    missing = [pa.array(random.random(ROWS) < 0.1) for _ in range(2)]
+    geo = pa.StructArray.from_arrays([city, number], ["City", "n"], mask=missing[0])
+    return pa.StructArray.from_arrays([geo, number], ["geo", "m"], mask=missing[1])
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +75,11 @@ def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # Queries over {t} that group by a member, and by something else.
 GROUPED = [
+    "SELECT deep.geo.city, level, sum(id) FROM {t} GROUP BY ALL ORDER BY ALL",
+    "SELECT deep.geo.city, req.method, max(deep.geo.n), count(deep.m) FROM {t} GROUP BY ALL ORDER "
+    "BY ALL",
+    "SELECT level, deep.geo.city, round(avg(deep.geo.n), 6) FROM {t} WHERE id > 99 GROUP BY ALL "
+    "ORDER BY ALL",
     "SELECT req.method, level, count(*), round(avg(latency), 6)::TEXT AS a FROM {t} "
     "GROUP BY ALL ORDER BY ALL",
     "SELECT req.method, req.status, max(latency)::TEXT AS m FROM {t} GROUP BY ALL ORDER BY ALL",

@@ -28,6 +28,11 @@ def _request(n: int) -> dict[str, Any] | None:
     return {"trace": f"t{n}", "status": None if n % 7 == 0 else n % 4, "at": place, "w.x": n}
 
 
+def _deep(n: int) -> dict[str, Any]:
+    place = {"City": f"c{n % 3}", "at": {"x": n % 7, "y": n, "tags": ["a"] * (n % 3)}}
+    return {"geo": None if n % 4 == 1 else place, "n": n % 5, "note": f"note {n % 9}"}
+
+
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = pa.table(
@@ -37,6 +42,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "status": pa.array([n % 6 for n in range(ROWS)]),
             "Other": pa.array([{"A": n, "b": float(n), "half": n} for n in range(ROWS)]),
             "half": pa.array([n / 8 for n in range(ROWS)], pa.float16()),
+            "deep": pa.array([_deep(n) for n in range(ROWS)]),
         }
     )
     path = tmp_path_factory.mktemp("members") / "logs.lance"
@@ -73,6 +79,17 @@ MEMBERS = [
      {"half", "id", "req.status"}),
     ("SELECT req.status AS status, count(*) FROM {t} GROUP BY ALL HAVING min(req.status) >= 0 "
      "ORDER BY 1", {"req.status"}),
+    ("SELECT deep.geo.city, sum(deep.geo.at.y) FROM {t} GROUP BY 1 ORDER BY 1",
+     {"deep.geo.City", "deep.geo.at.y"}),
+    ("SELECT deep.geo.at.x, deep.n FROM {t} WHERE deep.GEO.city = 'c1' AND deep.geo.at.x > 3 ORDER "
+     "BY id", {"deep.geo.City", "deep.geo.at.x", "deep.n", "id"}),
+    ("SELECT d.deep.geo.at, d.deep.geo.at.x FROM {t} AS d ORDER BY id", {"deep.geo.at", "id"}),
+    ("SELECT count(deep.geo), count(deep.geo.at.x), sum(deep.n) FROM {t}",
+     {"deep.geo", "deep.n"}),
+    ("SELECT count(deep.geo.at), count(*) FROM {t} WHERE deep.note LIKE '%3'",
+     {"deep.geo.at", "deep.note"}),
+    ("SELECT deep.geo.at.tags FROM {t} WHERE deep.geo.at.x IS NULL ORDER BY id",
+     {"deep.geo.at.tags", "deep.geo.at.x", "id"}),
     ("SELECT (req.status + 1)::VARCHAR, status FROM {t} ORDER BY id",
      {"req.status", "status", "id"}),
 ]  # fmt: skip
@@ -93,6 +110,8 @@ WHOLE = [
     "SELECT req FROM {t} ORDER BY id",
     "SELECT req, req.status FROM {t} ORDER BY id",
     "SELECT req.* FROM {t} ORDER BY id",
+    "SELECT deep, deep.geo.at.x FROM {t} ORDER BY id",
+    "SELECT deep.geo.at.tags[1], deep['geo'].city FROM {t} ORDER BY id",
     "SELECT t FROM {t} AS t WHERE t.req.status = 1 ORDER BY id",
     "SELECT l FROM {t} AS l WHERE req.status = 1 ORDER BY id",
     "SELECT req.status, typeof(req) FROM {t} ORDER BY id",
