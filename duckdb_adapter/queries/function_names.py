@@ -22,5 +22,8 @@ OF_VALUES = {
     *("log2", "log10", "exp", "pow", "power", "if", "ifnull", "nullif", "greatest", "least"),
     *("year", "quarter", "month", "week", "day", "dayofweek", "isodow", "dayofmonth", "dayofyear"),
     *("dayname", "monthname", "last_day", "date_trunc", "datetrunc", "date_part", "datepart"),
+    *("time_bucket", "isoyear", "weekofyear", "weekday", "date_add", "date_sub", "make_date"),
+    *("list_sort", "array_to_string", "list_distinct", "string_split", "str_split", "md5"),
+    *("regexp_full_match", "strip_accents", "json_extract", "json_extract_string", "isnan"),
     *("strftime", "age", "date_diff", "datediff", "epoch", "epoch_ms", "hour", "minute", "second"),
 }

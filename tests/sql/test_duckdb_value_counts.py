@@ -124,6 +124,10 @@ COUNTED = [
     "ORDER BY ALL",
     "SELECT host, list(DISTINCT level ORDER BY level) FROM {t} GROUP BY host ORDER BY ALL",
     "SELECT string_agg(DISTINCT level, ',' ORDER BY level) FROM {t}",
+    "SELECT host, list_sort(list(DISTINCT level)) FROM {t} GROUP BY host ORDER BY ALL",
+    "SELECT array_to_string(list_sort(list(DISTINCT host || '?')), '-') AS hosts FROM {t}",
+    "SELECT string_split(level, 'n') AS parts, max(time_bucket(INTERVAL 3 DAY, DATE '2026-01-09')) "
+    "FROM {t} GROUP BY ALL ORDER BY ALL",
     "SELECT level, bool_and(code > -200), bool_or(code = 127), count_if(code = 0) FROM {t} "
     "GROUP BY ALL ORDER BY ALL",
     "SELECT quantile_disc(port, 0.4), bit_xor(port), round(stddev(code), 6), mad(code) FROM {t}",
