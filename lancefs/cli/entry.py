@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import sys
 
@@ -17,6 +18,8 @@ def main() -> int:
         The exit code.
     """
     gc.set_threshold(_GC_THRESHOLD)
+    # Python's last collections would take another fifth; all that holds files closes them itself.
+    atexit.register(gc.freeze)
     try:
         from lancefs.cli.main import main as run
     except ModuleNotFoundError as error:

@@ -191,6 +191,16 @@ def test_what_a_command_does_not_need_is_not_imported(
     assert not set(unwanted) & set(done.out.rpartition("\0")[2].split())
 
 
+def test_a_command_does_not_look_for_garbage_when_it_ends() -> None:
+    program = (
+        "import atexit, gc, sys; atexit.register(lambda: print('\\0', gc.get_freeze_count() > 0)); "
+        "from lancefs.cli.entry import main; sys.exit(main())"
+    )
+    done = run_program(program, "schema", ORDERS)
+    assert done.code == 0, done.err
+    assert done.out.rpartition("\0")[2].strip() == "True"
+
+
 def test_without_its_libraries_it_says_how_to_get_them() -> None:
     done = run_without("click")
     assert done.code == 4
