@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import pyarrow as pa
 
 from lancefs.errors import LanceError
 from lancefs.index.segments import ColumnIndex, Coverage, IndexSegment
 from lancefs.table.base_paths import TableFiles
+from lancefs.threads import in_threads
 
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+# Segments of a remote table, or tests of its columns, that are worked on at the same time.
+_MOST_AT_ONCE = 16
 # What is raised over a segment that cannot be used. Its bytes are checked, so that an error of
 # Arrow is a mistake of ours: the rows are right without the segment, and the log has the mistake.
 BROKEN = LanceError, pa.ArrowException
@@ -44,6 +51,23 @@ class ColumnIndices:
     def over(self, field_id: int) -> Sequence[ColumnIndex]:
         """Return the indices over a column."""
         return self._by_field.get(field_id, ())
+
+    def do_each(self, do: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+        """Do the same work on several segments; their requests to a store are under way together.
+
+        Args:
+            do: The work, which threads may do at the same time.
+            items: Its arguments.
+
+        Returns:
+            The results, in the order of the items.
+
+        Raises:
+            Exception: What the work on the earliest failing item raised.
+        """
+        if self._files.store.is_local:
+            return [do(item) for item in items]
+        return in_threads(do, items, _MOST_AT_ONCE, "lancefs-index")
 
     def broken(self, segment: IndexSegment) -> LanceError | None:
         """Return why a segment cannot be read; None as long as it can."""

@@ -16,8 +16,9 @@ from lancefs.index.btree import BTree
 from lancefs.index.column_indices import BROKEN
 from lancefs.index.exact_rows import TestedRows, count_live, rows_of_fragment
 from lancefs.index.labels import LabelList
-from lancefs.index.lookup import MAX_ROWS, Plan, TableIndices, plan_with
+from lancefs.index.lookup import MAX_ROWS, TableIndices
 from lancefs.index.opened import OpenSegment
+from lancefs.index.plans import Plan, plan_with
 from lancefs.index.predicates import AllOf, ColumnTest, Predicate, UnfitTest, is_exact, tests_of
 from lancefs.index.row_sets import offsets_by_fragment
 from lancefs.index.segments import IndexSegment
@@ -146,18 +147,22 @@ class _Counting:
 
     def _count_tested(self, plan: Plan, test: ColumnTest) -> Count | None:
         """Count the rows that pass a test; None if the index does not tell."""
-        rows, counted = 0, set[int]()
-        for segment, opened, pages in plan.segments:
+
+        def count(part: tuple[IndexSegment, OpenSegment, Ints]) -> Count | None:
+            segment, opened, pages = part
             try:
-                part = self._count_in(segment, opened, test, pages)
+                rows = self._count_in(segment, opened, test, pages)
             except BROKEN as error:
                 self.indices.give_up(segment, error)
-                continue
-            if part is None:
-                return None
-            rows += part
-            counted.update(segment.covered.tolist())
-        return Count(rows, frozenset(counted)) if counted else None
+                return Count(0, frozenset())
+            return None if rows is None else Count(rows, frozenset(segment.covered.tolist()))
+
+        counts = self.indices.do_each(count, plan.segments)
+        known = [one for one in counts if one is not None]
+        counted = frozenset[int]().union(*(one.counted for one in known))
+        if len(known) < len(counts) or not counted:
+            return None
+        return Count(sum(one.rows for one in known), counted)
 
     def _count_in(
         self, segment: IndexSegment, opened: OpenSegment, test: ColumnTest, pages: Ints

@@ -21,7 +21,8 @@ from lancefs.index.btree import BTree
 from lancefs.index.claims import IndexClaim, of_any
 from lancefs.index.column_indices import BROKEN, ColumnIndices
 from lancefs.index.opened import OpenSegment, open_segment
-from lancefs.index.predicates import AllOf, AnyOf, ColumnTest, Predicate, UnfitTest
+from lancefs.index.plans import Plan, plan_with
+from lancefs.index.predicates import AllOf, AnyOf, ColumnTest, Predicate, UnfitTest, tests_of
 from lancefs.index.row_sets import RowSet, intersection, join, union
 from lancefs.index.section import index_section_of
 from lancefs.index.segments import ColumnIndex, Coverage, IndexSegment
@@ -55,6 +56,8 @@ _NEAR_ROWS = 64 * 1024
 MAX_ROWS = 2 * 1024 * 1024
 # If one condition leaves at most this many rows, no other condition is looked up.
 _FEW_ROWS = 1024
+# Rows of an index that are read from a store in about the time of a request.
+_REQUEST_ROWS = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,7 @@ class TableIndices(ColumnIndices):
             wanted: How many of the first rows are read; None for all.
         """
         query = _Query(self)
+        query.plan_all(predicate)
         found = None if query.is_scanned(predicate, wanted) else query.rows_of(predicate)
         rows = None if found is None else found.rows
         if rows is not None and len(rows.starts) > self._max_ranges_of(predicate):
@@ -173,6 +177,11 @@ class TableIndices(ColumnIndices):
         if self.broken(segment) is None:
             self._latest = None
         super().give_up(segment, error)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether reads wait for no requests."""
+        return self._files.store.is_local
 
     @property
     def max_read(self) -> int:
@@ -226,30 +235,6 @@ class TableIndices(ColumnIndices):
         return MAX_ROWS if rows is None else rows
 
 
-class Plan(NamedTuple):
-    """How an index answers a test.
-
-    Attributes:
-        source: The index.
-        segments: The segments that are read, open, with the pages that are read of each.
-        rows: Rows of these pages, about.
-    """
-
-    source: ColumnIndex
-    segments: Sequence[tuple[IndexSegment, OpenSegment, Ints]]
-    rows: int
-
-    @property
-    def covered(self) -> frozenset[int]:
-        """Ids of the fragments that the segments cover."""
-        return frozenset().union(*(segment.covered.tolist() for segment, _, _ in self.segments))
-
-    @property
-    def covers_once(self) -> bool:
-        """Whether no fragment is covered by two segments, which may both name its rows."""
-        return len(self.covered) == sum(len(segment.covered) for segment, _, _ in self.segments)
-
-
 class _SampledPage(NamedTuple):
     """Rows of one page of a segment that pass a test.
 
@@ -264,6 +249,18 @@ class _SampledPage(NamedTuple):
     segment: IndexSegment
     opened: BTree
     numbers: UInts
+
+
+class _ReadTest(NamedTuple):
+    """What the segments of an index say of a test.
+
+    Attributes:
+        found: The rows that each readable segment names; None where a scan is quicker.
+        note: Why they are not read, if they are not.
+    """
+
+    found: list[tuple[IndexSegment, RowSet]] | None
+    note: str | None = None
 
 
 class _NamedRows(NamedTuple):
@@ -284,9 +281,22 @@ class _Query:
         self.notes: list[str] = []
         self._indices = indices
         self._plans: dict[int, Plan | None] = {}  # by the id of the test's object
+        self._read: dict[int, _ReadTest] = {}  # the same, of what was read ahead
+
+    def plan_all(self, predicate: Predicate) -> None:
+        """Plan all tests of a predicate: on a remote store, their segments are opened together."""
+        self._indices.do_each(self._plan, list(tests_of(predicate)))
 
     def rows_of(self, predicate: Predicate) -> _NamedRows | None:
-        """Return the rows that may pass a predicate; None where no index tells."""
+        """Return the rows that may pass a predicate; None where no index tells.
+
+        On a remote store, tests that are read anyway, or quickly, are read together.
+        """
+        if not isinstance(predicate, ColumnTest):
+            ahead = [test for test in self._to_read(predicate) if id(test) not in self._read]
+            if len(ahead) > 1 and not self._indices.is_local:
+                read = self._indices.do_each(self._read_test, ahead)
+                self._read.update(zip(map(id, ahead), read, strict=True))
         if isinstance(predicate, ColumnTest):
             return self._rows_of_test(predicate)
         if isinstance(predicate, AnyOf):
@@ -393,6 +403,22 @@ class _Query:
             found = _NamedRows(common, (*found.claims, *other.claims))
         return found
 
+    def _to_read(self, predicate: Predicate) -> list[ColumnTest]:
+        """Return the tests that are read for a predicate, whatever rows the others leave.
+
+        Those that are read in about the time of a request count among these.
+        """
+        size = self._rows_to_read(predicate)
+        if size is None:
+            return []
+        if isinstance(predicate, ColumnTest):
+            return [predicate]
+        most = max(size, _REQUEST_ROWS)
+        parts = predicate.parts
+        if isinstance(predicate, AllOf):
+            parts = tuple(part for part in parts if (self._rows_to_read(part) or 0) <= most)
+        return [test for part in parts for test in self._to_read(part)]
+
     def _is_enough(self, rows: RowSet) -> bool:
         is_complete = len(rows.covered) == len(self._indices.fragments)
         return is_complete and rows.num_rows <= _FEW_ROWS
@@ -409,8 +435,12 @@ class _Query:
 
     def _rows_of_test(self, test: ColumnTest) -> _NamedRows | None:
         plan = self._plan(test)
-        found = None if plan is None else self._read_segments(plan, test)
-        if plan is None or not found:
+        if plan is None:
+            return None
+        found, note = self._read.get(id(test)) or self._read_test(test)
+        if note is not None:
+            self.notes.append(note)
+        if not found:
             return None
         rows = join([each for _, each in found])
         read = sum(len(pages) for _, _, pages in plan.segments)
@@ -424,33 +454,46 @@ class _Query:
         used = tuple(segment for segment, _ in found)
         return _NamedRows(rows, (IndexClaim(frozenset(rows.covered.tolist()), test, used),))
 
-    def _read_segments(
-        self, plan: Plan, test: ColumnTest
-    ) -> list[tuple[IndexSegment, RowSet]] | None:
-        """Return the rows that each readable segment names; None where a scan is quicker."""
+    def _read_test(self, test: ColumnTest) -> _ReadTest:
+        """Return what the index of a test says of it; threads may read several tests."""
+        plan = self._plan(test)
+        if plan is None:
+            return _ReadTest(None)
         name, most = plan.source.name, self._indices.most(_PASSED_SHARE, _SMALL_ROWS)
         if plan.rows > max(
             self._indices.max_read_of(opened, test) for _, opened, _ in plan.segments
         ):
-            self.notes.append(
-                f"index {name}: not read, about {plan.rows:,} rows are scanned quicker"
+            return _ReadTest(
+                None, f"index {name}: not read, about {plan.rows:,} rows are scanned quicker"
             )
-            return None
-        found: list[tuple[IndexSegment, RowSet]] = []
-        for segment, opened, pages in plan.segments:
+
+        left = most
+
+        def read(
+            part: tuple[IndexSegment, OpenSegment, Ints],
+        ) -> list[tuple[IndexSegment, RowSet]] | None:
+            """Return nothing of a segment that cannot be read; None for too many rows."""
+            nonlocal left
+            segment, opened, pages = part
             try:
-                rows = self._read_segment(segment, opened, pages, test, most)
-                if rows is None:
-                    self.notes.append(f"index {name}: more than {most:,} rows are scanned quicker")
-                    return None
-            except UnfitTest:  # the scan says so, if such a row is left
-                return None
+                rows = self._read_segment(segment, opened, pages, test, left)
             except BROKEN as error:
                 self._indices.give_up(segment, error)
-                continue
-            found.append((segment, rows))
-            most -= 0 if isinstance(opened, Zones) else rows.num_rows
-        return found
+                return []
+            if rows is None:
+                left = -1
+                return None
+            left -= 0 if isinstance(opened, Zones) else rows.num_rows
+            return [(segment, rows)]
+
+        try:
+            parts = self._indices.do_each(read, plan.segments)
+        except UnfitTest:  # the scan says so, if such a row is left
+            return _ReadTest(None)
+        found = [one for part in parts if part is not None for one in part]
+        if None in parts or left < 0:
+            return _ReadTest(None, f"index {name}: more than {most:,} rows are scanned quicker")
+        return _ReadTest(found)
 
     def _read_segment(
         self, segment: IndexSegment, opened: OpenSegment, pages: Ints, test: ColumnTest, most: int
@@ -485,33 +528,6 @@ def _tests_lists(predicate: Predicate) -> bool:
     if isinstance(predicate, ColumnTest):
         return is_list(predicate.data_type)
     return any(map(_tests_lists, predicate.parts))
-
-
-def plan_with(indices: TableIndices, index: ColumnIndex, test: ColumnTest) -> Plan | None:
-    """Return how an index answers a test; None if it does not.
-
-    Args:
-        indices: The indices of the version.
-        index: One of them.
-        test: The test.
-    """
-    segments, rows = [], 0
-    for segment in index.segments:
-        opened = indices.open(index, segment)
-        if opened is None:
-            continue
-        try:
-            pages = opened.pages_for(test)
-            if pages is None:
-                return None
-            rows += opened.rows_in(pages)
-        except UnfitTest:  # the scan says so, if such a row is left
-            return None
-        except BROKEN as error:
-            indices.give_up(segment, error)
-            continue
-        segments.append((segment, opened, pages))
-    return Plan(index, segments, rows) if segments else None
 
 
 @per_version

@@ -71,8 +71,9 @@ class IndexSearch:
     def _open(self) -> list[OpenVectors]:
         """The segments that can be searched: those that compare as the first one does."""
         found: list[OpenVectors] = []
-        for segment in self._index.segments:
-            partitions = self._indices.open(segment)
+        segments = self._index.segments
+        opened = self._indices.do_each(self._indices.open, segments)
+        for segment, partitions in zip(segments, opened, strict=True):
             if partitions is None or partitions.dimension != self._query.dimension:
                 continue
             if not found or found[0].partitions.metric == partitions.metric:
@@ -143,14 +144,17 @@ class IndexSearch:
 
     def _candidates(self) -> list[Ranked]:
         """Return, for each query, the nearest rows by what the segments store."""
-        query, found = self._query, list[list[Ranked]]()
+        query = self._query
         bounds = (None, None) if self._is_exact else (query.lowest, query.limit)
-        for one in self._opened:
+
+        def nearest(one: OpenVectors) -> list[Ranked]:
             try:
                 factor = query.refine_factor or 1
-                found.append(one.nearest(query.vectors, query.k, factor, query.nprobes, bounds))
+                return one.nearest(query.vectors, query.k, factor, query.nprobes, bounds)
             except LanceError as error:
                 raise BrokenSegment(one.segment, error) from error
+
+        found = self._indices.do_each(nearest, self._opened)
         return [nearest_of(parts, self._wanted) for parts in zip(*found, strict=True)]
 
     def _exact(self, candidates: Sequence[Ranked]) -> list[Ranked]:

@@ -6,9 +6,10 @@ cover by what is known of both, as Lance does it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +36,9 @@ from lancefs.search.text_query import LeafQuery, MatchQuery, PhraseQuery
 from lancefs.search.texts import TextDocuments
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.row_metadata import ROW_ID
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 # At first, this many rows more than wanted are looked up in the table. If too few of them are live,
 # `_MORE` times as many are looked up next.
@@ -117,6 +121,8 @@ class TextColumn:
         of_index = self._known_statistics(is_indexed=True)
         is_all = all(source.is_indexed for source in self._sources)
         self._statistics = of_index, of_index if is_all else self._known_statistics(is_indexed=None)
+        if self._has_phrase and not version.files.store.is_local:
+            self._read_places()
         self._allowed = self._find_allowed() if is_filtered else None
 
     def _choose(
@@ -131,21 +137,21 @@ class TextColumn:
         has_index = False
         over = self._indices.over(self._field.id) if self._indices is not None else ()
         for index in over:
+            assert self._indices is not None
+            tried = self._indices.do_each(self._indices.try_to_open, index.segments)
             opened: list[tuple[IndexSegment, OpenText]] = []
-            for segment in index.segments:
-                assert self._indices is not None
-                try:
-                    opened.append((segment, self._indices.open(segment)))
-                except LanceError as error:
-                    self._indices.give_up(segment, error)
-                    failed = failed or error
+            for segment, found in zip(index.segments, tried, strict=True):
+                if isinstance(found, LanceError):
+                    failed = failed or found
+                else:
+                    opened.append((segment, found))
             if opened:
                 has_index = True
                 opened = [one for one in opened if one[1].params == opened[0][1].params]
                 needs_positions = self._has_phrase and self._use_index
                 if not needs_positions or all(one.has_positions for _, one in opened):
                     return index, opened, opened[0][1].params
-            elif self._indices is not None and (params := self._indices.params(index)) is not None:
+            elif (params := self._indices.params(index)) is not None:
                 return index, [], params
         if has_index:
             raise ValueError(
@@ -241,18 +247,53 @@ class TextColumn:
 
     def _known_statistics(self, is_indexed: bool | None) -> Statistics:
         """Return what is known of the documents of the index, or of all for None."""
+        wanted = [one for one in self._sources if is_indexed in (None, one.is_indexed)]
+        parts = [(source, documents) for source in wanted for documents in source.documents]
+
+        def count(part: tuple[_Source, Documents]) -> dict[str, int]:
+            source, documents = part
+            try:
+                found = documents.postings(list(self._wanted))
+            except LanceError as error:
+                raise _broken(source, error) from error
+            return {token: len(one.documents) for token, one in found.items()}
+
         statistics = Statistics()
-        for source in self._sources:
-            if is_indexed is not None and source.is_indexed != is_indexed:
-                continue
-            for documents in source.documents:
-                try:
-                    found = documents.postings(list(self._wanted))
-                except LanceError as error:
-                    raise _broken(source, error) from error
-                counts = {token: len(one.documents) for token, one in found.items()}
-                statistics.add(documents.count, documents.total_tokens, counts)
+        for (_, documents), counts in zip(parts, self._do_each(count, parts), strict=True):
+            statistics.add(documents.count, documents.total_tokens, counts)
         return statistics
+
+    def _read_places(self) -> None:
+        """Read where the words of phrases are, with the requests of all words under way together.
+
+        They are kept. Texts that lack a word have no phrase, whatever the others are.
+        """
+        wanted = dict[tuple[int, str], tuple[_Source, Documents, str]]()
+        for query, tokens in self._tokens.items():
+            words = {token.text for token in tokens}
+            if not isinstance(query, PhraseQuery) or len(words) < 2:
+                continue
+            for source in self._sources:
+                for documents in source.documents:
+                    if len(documents.postings(list(words))) == len(words):
+                        wanted.update(
+                            ((id(documents), word), (source, documents, word)) for word in words
+                        )
+
+        def read(part: tuple[_Source, Documents, str]) -> None:
+            source, documents, word = part
+            try:
+                documents.positions(word)
+            except LanceError as error:
+                raise _broken(source, error) from error
+
+        self._do_each(read, list(wanted.values()))
+
+    def _do_each(self, do: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+        """Do the same work on several sources, or their parts; see `ColumnIndices.do_each`."""
+        if self._indices is None:
+            return [do(item) for item in items]
+        return self._indices.do_each(do, items)
 
     def _find_allowed(self) -> RowBits:
         """Return the rows of the index that may be found."""
@@ -273,12 +314,15 @@ class TextColumn:
         Raises:
             BrokenSegment: A segment turned out to be damaged.
         """
-        parts = []
-        for source in self._sources:
+        most = None if among is not None else k
+
+        def find_in(source: _Source) -> Scored:
             try:
-                parts.append(self._find_in(source, query, None if among is not None else k, among))
+                return self._find_in(source, query, most, among)
             except LanceError as error:
                 raise _broken(source, error) from error
+
+        parts = self._do_each(find_in, self._sources)
         found = joined(parts) if parts else joined([])
         if not isinstance(query, MatchQuery) or query.boost == 1:
             return found

@@ -40,7 +40,7 @@ from lancefs.index.text.postings import (
     PostingFormat,
 )
 from lancefs.printable import get_logger
-from lancefs.storage import File, holding_tails
+from lancefs.storage import SMALL, File, holding_tails
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.indices import Index
@@ -51,6 +51,8 @@ logger = get_logger(__name__)
 
 TEXT_KIND = "Inverted"
 METADATA = "metadata.lance"
+# Ends of the names of files with documents and tokens.
+_READ_WHOLE = ("docs.lance", "tokens.lance")
 
 # Bytes of documents and token maps that a process keeps.
 _BUDGET = 128 * 1024 * 1024
@@ -117,6 +119,14 @@ class TextIndices(ColumnIndices):
             raise UnsupportedFeature("it may have old texts of rows, and does not tell which ones")
         return found
 
+    def try_to_open(self, segment: IndexSegment) -> OpenText | LanceError:
+        """Return a segment, open; or why it is used no more."""
+        try:
+            return self.open(segment)
+        except LanceError as error:
+            self.give_up(segment, error)
+            return error
+
     def params(self, index: ColumnIndex) -> AnalyzerParams | None:
         """Return how an index makes tokens of texts; None where none of its segments tells."""
         for segment in index.segments:
@@ -153,6 +163,9 @@ def _open(segment: IndexSegment, files: TableFiles) -> OpenText:
     key = tuple(part for file in found.values() for part in identity_of(file))
 
     def opened() -> tuple[OpenText, list[File]]:
+        for name, file in found.items():  # all but postings are read as a whole
+            if name.endswith(_READ_WHOLE) and not file.store.is_local and file.size <= SMALL:
+                file.tail = file.size
         with holding_tails(list(found.values())):
             open_text = _open_blocks if METADATA in found else _open_listed
             return open_text(segment, found, files, key), list(found.values())
