@@ -144,6 +144,26 @@ def test_one_row_and_the_first_rows_are_read_by_kernels_too(
         assert scanner.stats.pages >= table.num_columns
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_many_lists_that_lie_apart_are_those_of_the_table(
+    version: str, tmp_path: Path, by_kernels: set[str]
+) -> None:
+    """Pages of lists are decoded as a whole, which takes several times as long."""
+    kinds = ["list of words", "nullable"]
+    rows = 40_000
+    words = pa.array([[f"tag{n % 7}", None][: n % 3] if n % 11 else None for n in range(rows)])
+    members = pa.array([{"x": n} if n % 3 else None for n in range(rows)])
+    table = pa.table({kinds[0]: words, kinds[1]: members, "flat": np.arange(rows)})
+    lance.write_dataset(table, tmp_path / "t", data_storage_version=version)
+    dataset = lancefs.open(tmp_path / "t")
+    for step, run in ((5, 1), (100, 20)):
+        starts = np.arange(0, rows, step)
+        wanted = (starts[:, None] + np.arange(run)).ravel()
+        assert dataset.take(wanted).equals(table.take(wanted))
+    if version != "2.3":
+        assert by_kernels == set(kinds)
+
+
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
 def test_rows_of_files_with_different_nulls_are_read_as_one(
     version: str, tmp_path: Path, by_kernels: set[str]

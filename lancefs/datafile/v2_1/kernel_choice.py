@@ -17,6 +17,10 @@ MAX_ROWS = 4096
 _MAX_SHARE = 1 / 4
 # A column of up to this many rows is read by a point read even if all of its rows are wanted.
 _FEW_OF_ALL = 256
+# The same of leaves in lists and nullable structs, whose pages take several times as long, where
+# rows lie apart: ranges have fewer rows than this on average.
+_MAX_NESTED_ROWS = 256 * 1024
+_APART = 64
 # Most rows, and most items of lists, that are read as one from files that have few each.
 MAX_JOINT_ROWS = 1024 * 1024
 # Most items of lists that the rows of a point read are likely to have: a thousand lists of 500
@@ -55,6 +59,12 @@ def most_rows(ranges: Sequence[RowRange]) -> int:
     if len(ranges) < 2 or count_rows(ranges) < _MIN_SPAN * len(ranges):
         return MAX_ROWS
     return min(_MAX_SPAN * len(ranges), _MAX_OF_SPANS)
+
+
+def most_nested_rows(ranges: Sequence[RowRange]) -> int:
+    """Return how many rows in some ranges are read by the kernel of leaves with levels at most."""
+    is_apart = count_rows(ranges) < _APART * len(ranges)
+    return _MAX_NESTED_ROWS if is_apart else most_rows(ranges)
 
 
 def are_contiguous(leaves: int, ranges: Sequence[RowRange]) -> bool:

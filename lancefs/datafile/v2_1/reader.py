@@ -26,6 +26,7 @@ from lancefs.datafile.v2_1.kernel_choice import (
     are_contiguous,
     are_plainly_read,
     is_worthwhile,
+    most_nested_rows,
     most_rows,
 )
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
@@ -424,7 +425,7 @@ class StructuralReader(PointReader):
         by_id: dict[int, FetchedLeaf] = {}
         is_contiguous = are_contiguous(max(len(leaves), columns), ranges)
         are_points = self.container.file.is_in_memory and (
-            is_contiguous or count <= most_rows(ranges)
+            is_contiguous or count <= max(most_rows(ranges), most_nested_rows(ranges))
         )
         if are_points and refusal is None:
             by_id, refusal = yield from self._fetch_points(leaves, ranges, count, is_contiguous)
@@ -448,12 +449,18 @@ class StructuralReader(PointReader):
         Returns:
             The leaves, by field id; and the error of a kernel, as of `_read_points`.
         """
-        most = most_rows(ranges)
+        most, most_nested = most_rows(ranges), most_nested_rows(ranges)
         # A single range of leaves with lists takes a run of chunks, which is as quick.
         planned = [
             each
             for each in self._plans_of(leaves)
-            if is_contiguous or is_worthwhile(count, each[1].rows, each[1].values, most)
+            if is_contiguous
+            or is_worthwhile(
+                count,
+                each[1].rows,
+                each[1].values,
+                most if each[1].levels is None else most_nested,
+            )
         ]
         if not planned:
             return {}, None
