@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Set
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,12 +68,16 @@ class AddressMap:
         Raises:
             MemoryLimitExceeded: So many addresses take too much memory.
         """
-        reserve(_ADDRESS_BYTES * self.num_rows, self._size)
-        parts = [np.empty(0, np.uint64)]
-        for fragment_id, bitmap in self.bitmaps:
-            offsets = np.frombuffer(bitmap.to_array(), np.uint32)
-            parts.append(offsets.astype(np.uint64) + np.uint64(fragment_id << OFFSET_BITS))
-        return np.concatenate(parts)
+        sizes = [len(bitmap) for _, bitmap in self.bitmaps]
+        reserve(_ADDRESS_BYTES * sum(sizes), self._size)
+        addresses = np.empty(sum(sizes), np.uint64)
+        ends = list(accumulate(sizes))
+        for (fragment_id, bitmap), size, end in zip(self.bitmaps, sizes, ends, strict=True):
+            if size:
+                offsets = np.frombuffer(bitmap.to_array(), np.uint32)
+                base = np.uint64(fragment_id << OFFSET_BITS)
+                np.add(offsets, base, out=addresses[end - size : end])
+        return addresses
 
 
 def read_map(data: bytes) -> BitMap64:

@@ -130,6 +130,8 @@ class Bitmap:
             rows += one.num_rows
             if rows > most:
                 return None
+        if len(maps) == 1:
+            return maps[0].addresses()
         return np.concatenate([np.empty(0, np.uint64), *(one.addresses() for one in maps)])
 
     def maps_of(self, pages: Ints, wanted: Set[int] | None = None) -> Iterator[AddressMap]:

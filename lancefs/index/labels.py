@@ -25,6 +25,7 @@ from lancefs.index.contents import Item, Leaf, Wanted, evaluate, leaves
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest
 from lancefs.index.sort_keys import has_keys, sort_keys
+from lancefs.storage.budget_cache import BudgetCache
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -34,8 +35,13 @@ FILES = ("bitmap_page_lookup.lance",)
 _NULLS = "lance:label_list_nulls"
 # Items whose bitmaps are read for one filter, at most.
 _MAX_ITEMS = 1024
+# Bytes of bitmaps that a process keeps: rows are counted first, and named then.
+_RECENT_BYTES = 64 * 1024 * 1024
 # Memory of the open file, about.
 _READER_BYTES = 8 * 1024
+
+# By the segment and the position of the item.
+_RECENT: BudgetCache[tuple[object, int], BitMap64] = BudgetCache(_RECENT_BYTES)
 
 
 class LabelList:
@@ -64,6 +70,7 @@ class LabelList:
         if is_plain and len(pc.unique(self._keys)) != len(self._keys):
             raise file.damage("an item has two bitmaps")
         self._counts = BitmapCounts(file, len(self._keys), self._count)
+        self._key = object()  # of its bitmaps in _RECENT
 
     @property
     def cost(self) -> int:
@@ -145,13 +152,23 @@ class LabelList:
 
     def _read_maps(self, pages: Ints) -> list[BitMap64]:
         """Return the rows of some items."""
-        if not len(pages):
-            return []
-        (array,) = self._file.read(["bitmaps"], as_ranges(pages))
+        numbers = pages.tolist()
+        kept = {number: _RECENT.peek((self._key, number)) for number in numbers}
+        missing = [number for number, rows in kept.items() if rows is None]
+        if missing:
+            for number, data in zip(missing, self._read(missing), strict=True):
+                kept[number] = rows = read_map(data)
+                _RECENT.put((self._key, number), rows, len(data))
+        return [rows for rows in kept.values() if rows is not None]
+
+    def _read(self, items: list[int]) -> list[bytes]:
+        """Return the serialized bitmaps of some items, by their positions."""
+        (array,) = self._file.read(["bitmaps"], as_ranges(np.array(items, np.int64)))
         is_binary = pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type)
         if not is_binary or array.null_count:
             raise self._file.damage("a bitmap for each item was expected")
-        return [read_map(data) for data in array.to_pylist()]
+        bitmaps: list[bytes] = array.to_pylist()
+        return bitmaps
 
     def _places_of(self, content: Wanted) -> dict[Leaf, Ints] | None:
         """Return where the keys are that are equal to each item; None for other contents."""

@@ -114,12 +114,13 @@ def of_addresses(addresses: UInts, covered: Ints) -> RowSet:
     if not (is_among(fragments_of(highest), covered) & (highest & _OFFSETS != _OFFSETS)).all():
         known = is_among(fragments_of(addresses), covered) & (addresses & _OFFSETS != _OFFSETS)
         rows = addresses[known]
-    breaks = np.flatnonzero(rows[1:] - rows[:-1] != _ONE)
-    if len(breaks) >= len(rows) - 1:  # no row follows on another one, or there is none
+    begins = np.empty(len(rows), np.bool_)
+    begins[:1] = True
+    np.not_equal(rows[1:] - _ONE, rows[:-1], out=begins[1:])
+    if begins.all():  # no row follows on another one, or there is none
         return RowSet(covered, rows, rows + _ONE)
-    starts = rows[np.append(0, breaks + 1)]
-    ends = rows[np.append(breaks, len(rows) - 1)] + _ONE
-    return RowSet(covered, starts, ends)
+    last = np.append(begins[1:], True)
+    return RowSet(covered, rows[begins], rows[last] + _ONE)
 
 
 def union(sets: Sequence[RowSet]) -> RowSet:
@@ -142,10 +143,10 @@ def join(sets: Sequence[RowSet]) -> RowSet:
 
 def intersection(left: RowSet, right: RowSet) -> RowSet:
     """Return the rows of both sets; in a fragment that one set covers, the rows of that one."""
+    if np.array_equal(left.covered, right.covered):
+        return _common(left, right, left.covered)
     both = np.intersect1d(left.covered, right.covered, assume_unique=True)
     common = _common(left.within(both), right.within(both), both)
-    if len(both) == len(left.covered) == len(right.covered):
-        return common
     return join([common, left.without(both), right.without(both)])
 
 
