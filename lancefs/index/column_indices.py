@@ -52,6 +52,11 @@ class ColumnIndices:
         """Return the indices over a column."""
         return self._by_field.get(field_id, ())
 
+    @property
+    def is_local(self) -> bool:
+        """Whether reads wait for no requests."""
+        return self._files.store.is_local
+
     def do_each(self, do: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
         """Do the same work on several segments; their requests to a store are under way together.
 
@@ -65,7 +70,7 @@ class ColumnIndices:
         Raises:
             Exception: What the work on the earliest failing item raised.
         """
-        if self._files.store.is_local:
+        if self.is_local:
             return [do(item) for item in items]
         return in_threads(do, items, _MOST_AT_ONCE, "lancefs-index")
 

@@ -8,22 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import Ints, UInts
-from lancefs.datafile.logical_types import is_list
 from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.forks import cached_property
+from lancefs.index.bitmap import Bitmap
 from lancefs.index.btree import BTree
 from lancefs.index.claims import IndexClaim, of_any
 from lancefs.index.column_indices import BROKEN, ColumnIndices
+from lancefs.index.common_rows import bitmaps_of, common_rows, is_of_bitmaps
 from lancefs.index.opened import OpenSegment, open_segment
 from lancefs.index.plans import Plan, plan_with
-from lancefs.index.predicates import AllOf, AnyOf, ColumnTest, Predicate, UnfitTest, tests_of
-from lancefs.index.row_sets import RowSet, intersection, join, union
+from lancefs.index.predicates import (
+    AllOf,
+    AnyOf,
+    ColumnTest,
+    Predicate,
+    UnfitTest,
+    is_of_values,
+    tests_lists,
+    tests_of,
+)
+from lancefs.index.row_sets import RowSet, intersection, join, of_addresses, union
 from lancefs.index.section import index_section_of
 from lancefs.index.segments import ColumnIndex, Coverage, IndexSegment
 from lancefs.index.zones import Zones
@@ -34,6 +44,9 @@ from lancefs.table.fragments import sum_known
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.per_version import per_version
 from lancefs.table.row_metadata import OFFSET_BITS
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap
 
 logger = get_logger(__name__)
 
@@ -179,11 +192,6 @@ class TableIndices(ColumnIndices):
         super().give_up(segment, error)
 
     @property
-    def is_local(self) -> bool:
-        """Whether reads wait for no requests."""
-        return self._files.store.is_local
-
-    @property
     def max_read(self) -> int:
         """The rows of an index that are read quicker than those of the table are scanned."""
         return self.most(_READ_SHARE, _SMALL_ROWS)
@@ -196,7 +204,7 @@ class TableIndices(ColumnIndices):
         """
         if isinstance(opened, Zones):
             return max(int(_ZONES_SHARE * self._rows), _SMALL_ROWS)
-        is_quick = isinstance(opened, BTree) and opened.is_cheap and _is_of_values(test)
+        is_quick = isinstance(opened, BTree) and opened.is_cheap and is_of_values(test)
         return self.most(1, _SMALL_ROWS) if is_quick else self.max_read
 
     def is_near(self, address: int) -> bool:
@@ -215,7 +223,7 @@ class TableIndices(ColumnIndices):
 
     def _max_ranges_of(self, predicate: Predicate) -> int:
         """Return how many ranges of rows that may pass a predicate are read quicker than all."""
-        if _tests_lists(predicate):  # which take long to decode, and to test
+        if tests_lists(predicate):  # which take long to decode, and to test
             return self.most(_PASSED_SHARE, _SMALL_RANGES)
         return self.max_ranges
 
@@ -288,15 +296,7 @@ class _Query:
         self._indices.do_each(self._plan, list(tests_of(predicate)))
 
     def rows_of(self, predicate: Predicate) -> _NamedRows | None:
-        """Return the rows that may pass a predicate; None where no index tells.
-
-        On a remote store, tests that are read anyway, or quickly, are read together.
-        """
-        if not isinstance(predicate, ColumnTest):
-            ahead = [test for test in self._to_read(predicate) if id(test) not in self._read]
-            if len(ahead) > 1 and not self._indices.is_local:
-                read = self._indices.do_each(self._read_test, ahead)
-                self._read.update(zip(map(id, ahead), read, strict=True))
+        """Return the rows that may pass a predicate; None where no index tells."""
         if isinstance(predicate, ColumnTest):
             return self._rows_of_test(predicate)
         if isinstance(predicate, AnyOf):
@@ -377,6 +377,7 @@ class _Query:
     def _rows_of_any(self, predicate: AnyOf) -> _NamedRows | None:
         if self._rows_to_read(predicate) is None:
             return None
+        self._read_ahead(predicate)
         parts = []
         for part in predicate.parts:
             found = self.rows_of(part)
@@ -389,9 +390,10 @@ class _Query:
 
     def _rows_of_all(self, predicate: AllOf) -> _NamedRows | None:
         """Return the rows that pass all conditions that indices know, the rarest one first."""
-        sizes = [(self._rows_to_read(part), part) for part in predicate.parts]
+        found, parts = self._rows_of_bitmaps(predicate)
+        self._read_ahead(AllOf(tuple(parts)))
+        sizes = [(self._rows_to_read(part), part) for part in parts]
         known = [(size, part) for size, part in sizes if size is not None]
-        found: _NamedRows | None = None
         for _, part in sorted(known, key=lambda one: one[0]):
             if found is not None and self._is_enough(found.rows):
                 break
@@ -402,6 +404,65 @@ class _Query:
             common = intersection(found.rows, other.rows)
             found = _NamedRows(common, (*found.claims, *other.claims))
         return found
+
+    def _rows_of_bitmaps(self, predicate: AllOf) -> tuple[_NamedRows | None, Sequence[Predicate]]:
+        """Join the bitmaps of those conditions that have some, where they cover the same rows.
+
+        Returns:
+            The rows that pass these conditions, if there are several; and the other conditions.
+        """
+        planned = [
+            (part, plan)
+            for part in predicate.parts
+            if isinstance(part, ColumnTest) and (plan := self._plan(part)) is not None
+            if plan.rows <= self._indices.max_read and is_of_bitmaps(plan, self._indices.coverage)
+        ]
+        if len(planned) < 2 or len({plan.covered for _, plan in planned}) > 1:
+            return None, predicate.parts
+        found = self._indices.do_each(self._bitmaps_of, [plan for _, plan in planned])
+        rows = [one for one in found if one is not None]
+        most = self._indices.most(_PASSED_SHARE, _SMALL_ROWS)
+        addresses = common_rows(rows, most) if len(rows) == len(found) else None
+        if addresses is None:
+            return None, predicate.parts
+        claims = []
+        for (test, plan), own in zip(planned, rows, strict=True):
+            segments = tuple(segment for segment, _, _ in plan.segments)
+            self._note_use(plan, sum(map(len, own.values())), len(segments))
+            claims.append(IndexClaim(plan.covered, test, segments))
+        covered = np.array(sorted(planned[0][1].covered), np.int64)
+        left = [part for part in predicate.parts if all(part is not test for test, _ in planned)]
+        return _NamedRows(of_addresses(addresses, covered), tuple(claims)), left
+
+    def _bitmaps_of(self, plan: Plan) -> dict[int, BitMap] | None:
+        """Return the rows that pass a test, by fragments; None if a segment cannot be read."""
+        rows: dict[int, BitMap] = {}
+        for segment, opened, pages in plan.segments:
+            assert isinstance(opened, Bitmap)
+            try:
+                rows.update(bitmaps_of(self._indices.coverage, segment, opened, pages))
+            except BROKEN as error:
+                self._indices.give_up(segment, error)
+                return None
+        return rows
+
+    def _note_use(self, plan: Plan, rows: int, segments: int) -> None:
+        """Note that an index was asked, how many rows it named, and how many segments could be."""
+        read = sum(len(pages) for _, _, pages in plan.segments)
+        self.notes.append(
+            f"index {plan.source.name} ({plan.source.kind}): {plural(rows, 'row')}, "
+            f"{plural(read, 'page')} read, "
+            f"{segments} of {plural(len(plan.source.segments), 'segment')} used"
+        )
+
+    def _read_ahead(self, predicate: Predicate) -> None:
+        """Read tests of a predicate on a remote store together: those that are read anyway."""
+        if self._indices.is_local:
+            return
+        ahead = [test for test in self._to_read(predicate) if id(test) not in self._read]
+        if len(ahead) > 1:
+            read = self._indices.do_each(self._read_test, ahead)
+            self._read.update(zip(map(id, ahead), read, strict=True))
 
     def _to_read(self, predicate: Predicate) -> list[ColumnTest]:
         """Return the tests that are read for a predicate, whatever rows the others leave.
@@ -443,12 +504,7 @@ class _Query:
         if not found:
             return None
         rows = join([each for _, each in found])
-        read = sum(len(pages) for _, _, pages in plan.segments)
-        self.notes.append(
-            f"index {plan.source.name} ({plan.source.kind}): {plural(rows.num_rows, 'row')}, "
-            f"{plural(read, 'page')} read, "
-            f"{len(found)} of {plural(len(plan.source.segments), 'segment')} used"
-        )
+        self._note_use(plan, rows.num_rows, len(found))
         if not all(opened.is_exact_for(test) for _, opened, _ in plan.segments):
             return _NamedRows(rows, ())
         used = tuple(segment for segment, _ in found)
@@ -515,19 +571,6 @@ class _Query:
             known = [plan for plan in plans if plan is not None]
             self._plans[id(test)] = min(known, key=lambda plan: plan.rows, default=None)
         return self._plans[id(test)]
-
-
-def _is_of_values(test: ColumnTest) -> bool:
-    """Tell whether a test looks for single values."""
-    known = test.intervals is not None and not test.keeps_null
-    return known and all(low is not None and low == high for low, high in test.intervals or ())
-
-
-def _tests_lists(predicate: Predicate) -> bool:
-    """Tell whether a predicate tests a column of lists."""
-    if isinstance(predicate, ColumnTest):
-        return is_list(predicate.data_type)
-    return any(map(_tests_lists, predicate.parts))
 
 
 @per_version

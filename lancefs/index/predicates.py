@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.buffers import Mask
+from lancefs.datafile.logical_types import is_list
 from lancefs.index.contents import Wanted, every, some
 
 # The lowest and the highest sort key (see `sort_keys`) of an interval, both included; None for an
@@ -115,6 +116,19 @@ def tests_of(predicate: Predicate) -> Iterator[ColumnTest]:
     else:
         for part in predicate.parts:
             yield from tests_of(part)
+
+
+def is_of_values(test: ColumnTest) -> bool:
+    """Tell whether a test looks for single values."""
+    known = test.intervals is not None and not test.keeps_null
+    return known and all(low is not None and low == high for low, high in test.intervals or ())
+
+
+def tests_lists(predicate: Predicate) -> bool:
+    """Tell whether a predicate tests a column of lists."""
+    if isinstance(predicate, ColumnTest):
+        return is_list(predicate.data_type)
+    return any(map(tests_lists, predicate.parts))
 
 
 def any_of(parts: Iterable[Predicate | None]) -> Predicate | None:

@@ -257,6 +257,19 @@ class Coverage:
         highest = max(fragments, default=0) << OFFSET_BITS
         self._limits.check_fragments(segment.index.name, np.array([highest], np.uint64))
 
+    def check_highest(self, segment: IndexSegment, addresses: UInts) -> None:
+        """Refuse rows that cannot be, in a segment that names rows by the addresses that they have.
+
+        Args:
+            segment: The segment.
+            addresses: The highest address of each fragment, ascending.
+
+        Raises:
+            CorruptFile: There is such a row.
+        """
+        self._limits.check_fragments(segment.index.name, addresses)
+        self._limits.check_offsets(segment.index.name, addresses)
+
     def live_rows(self, segment: IndexSegment) -> Ints | None:
         """Return the live rows of each covered fragment; None if the manifest lacks a number."""
         counts = None if self._reuse else self.row_counts(segment)

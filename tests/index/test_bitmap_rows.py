@@ -35,6 +35,28 @@ def test_rows_of_a_rare_value_are_looked_up(tmp_path: Path, is_stable: bool) -> 
     assert "flag_idx: not read, about 119,989 rows" in told
 
 
+@pytest.mark.parametrize("is_stable", [False, True])
+def test_common_rows_of_frequent_values_are_looked_up(tmp_path: Path, is_stable: bool) -> None:
+    """Each of the values is in more rows than are named one by one."""
+    path = tmp_path / "t.lance"
+    numbers = np.random.default_rng(0).permutation(240_000)
+    rows = pa.table({"a": numbers % 4, "b": numbers // 4 % 5, "c": numbers % 3, "id": numbers})
+    lance.write_dataset(rows, path, max_rows_per_file=100_000, enable_stable_row_ids=is_stable)
+    for column in ("a", "b"):
+        lance.dataset(path).create_scalar_index(column, "BITMAP")
+    lance.dataset(path).delete("id % 100 = 9")
+    lance.write_dataset(rows.slice(0, 1000), path, mode="append")
+    dataset = lancefs.open(path)
+    for filter in ("a = 1 and b = 2", "a = 1 and b = 2 and c = 0", "b in (0, 7) and a = 3"):
+        found = dataset.to_table(["id"], filter=filter)
+        assert found == dataset.to_table(["id"], filter=filter, use_index=False), filter
+        assert dataset.count_rows(filter) == found.num_rows
+        told = dataset.scanner(filter=filter).explain()
+        assert ("a_idx (Bitmap): 60,000 rows, 1 page read" in told) == (not is_stable)
+    found = dataset.to_table(["id"], filter="a = 1 and b = 9")
+    assert found.num_rows == 0
+
+
 def test_rows_of_a_rare_label_are_looked_up(tmp_path: Path) -> None:
     path = tmp_path / "t.lance"
     labels = [["all", "rare"] if row % 11_003 == 0 else ["all"] for row in range(60_000)]

@@ -28,6 +28,7 @@ FILTERS = [
     "cat = 'c2'",
     "cat IS NULL",
     "small IN (1, 2)",
+    "small = 1 AND cat IN ('c2', 'c3') AND NOT flag",
     "price < -4 OR id = 5",
     "level = 3",
     "word LIKE 'wwwé%' OR level > 70",

@@ -64,6 +64,19 @@ def test_the_next_look_up_reads_a_page_in_two_rounds(table: Path) -> None:
     assert not any("page_lookup" in request for request in fs.requests)
 
 
+def test_items_that_were_looked_up_are_read_once(tmp_path: Path) -> None:
+    """Their rows are counted first, and named then; the next look-up needs no request."""
+    path = tmp_path / "t.lance"
+    tags = np.random.default_rng(0).integers(0, 300, (ROWS, 5)).tolist()
+    lance.write_dataset(pa.table({"tags": tags}), path, data_storage_version="2.1")
+    lance.dataset(path).create_scalar_index("tags", "LABEL_LIST")
+    fs, dataset = opened(path)
+    assert rounds_of_look_up(fs, dataset.scanner(filter="array_has(tags, 7)")) <= 4
+    fs.requests.clear()
+    dataset.scanner(filter="array_has(tags, 7)").explain()
+    assert not fs.requests
+
+
 def written(path: Path, fragments: int) -> Path:
     """Write a table of a thousand rows a fragment whose ids have an index."""
     rows = pa.table({"id": range(fragments * 1000)})
