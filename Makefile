@@ -15,6 +15,9 @@ WORKERS ?= $(if $(PYTEST_ARGS),0,2)
 SHARED := -n $(WORKERS) --dist=worksteal
 # Tests that draw examples draw a third of them without it.
 THOROUGH := LANCEFS_ALL_EXAMPLES=1
+# Images for CI often set it; then each of the hundreds of processes that tests start compiles
+# lancefs anew, and so do the workers with the tests.
+unexport PYTHONDONTWRITEBYTECODE
 BENCH_ARGS ?=
 BIN := .venv/bin
 # The demo needs little: it makes a small environment of its own only where there is no `.venv`.
