@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +34,17 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 # Joined decoding that refuses sound pages is an error here, where users get a warning.
 assembly.FAILS_WHERE_DECODERS_DISAGREE = True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Keep the garbage collector from the thousands of tests, which all stay until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)
