@@ -171,7 +171,7 @@ def test_a_number_of_more_bits_is_an_error(tmp_path: Path) -> None:
 def test_filters_on_decimals_are_left_to_the_scan(table: str) -> None:
     assert HAS_EXTENSIONS
     duckdb_adapter.install()
-    with connect("install") as con:
+    with connect("shared") as con:
         ((_, plan),) = con.sql(
             f"EXPLAIN SELECT sum(tax) FROM '{table}' WHERE price > 5.25 AND tax < 1"
         ).fetchall()

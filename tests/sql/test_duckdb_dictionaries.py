@@ -9,7 +9,15 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from roads import EACH_INTERFACE, assert_same_rows, connect, needs_install, not_in_2_0_0, note_scans
+from roads import (
+    EACH_DATABASE,
+    EACH_INTERFACE,
+    assert_same_rows,
+    connect,
+    needs_install,
+    not_in_2_0_0,
+    note_scans,
+)
 
 import lancefs
 from duckdb_adapter.sources.rows import Rows
@@ -90,7 +98,7 @@ def test_answers_are_those_of_plain_strings(con: Any, native: Any, table: str, q
     assert_same_rows(con, native, Path(table), query)
 
 
-@EACH_INTERFACE
+@EACH_DATABASE
 def test_lists_are_right_where_a_view_or_a_macro_compares_them(con: Any, table: str) -> None:
     con.execute("CREATE MACRO has_tag(tags, tag) AS list_has_any(tags, [tag])")
     direct = "list_contains(tags, 'by air')"
@@ -137,7 +145,7 @@ def test_lists_have_dictionaries_where_functions_take_them_right(
         monkeypatch,
         lambda options: asked.append("tags" in options.get("dictionary_columns", ())),
     )
-    assert connect("install").execute(query.format(t=f"'{table}'")).fetchall()
+    assert connect("shared").execute(query.format(t=f"'{table}'")).fetchall()
     assert asked[-1] == is_encoded
 
 

@@ -118,7 +118,7 @@ ASKED = [
 def test_answers_are_those_of_all_rows(
     native: Any, table: Path, reads: list[dict[str, Any]], query: str
 ) -> None:
-    con, name = connect("install"), f"'{table}'"
+    con, name = connect("shared"), f"'{table}'"
     assert_same_rows(con, native, table, query)
     del reads[:]
     assert_same_rows(con, native, table, query)
@@ -168,7 +168,7 @@ def test_names_of_columns_may_be_anything(tmp_path: Path, name: str) -> None:
     lance.write_dataset(pa.table({name: range(300)}), str(path))
     quoted = '"' + name.replace('"', '""') + '"'
     query = f"SELECT min({quoted}), max({quoted}), count(*) FROM '{path}'"
-    assert connect("install").execute(query).fetchall() == [(0, 299, 300)]
+    assert connect("shared").execute(query).fetchall() == [(0, 299, 300)]
 
 
 def test_a_collation_orders_texts(native: Any, table: Path, reads: list[dict[str, Any]]) -> None:

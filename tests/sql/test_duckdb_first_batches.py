@@ -50,7 +50,7 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
 def test_queries_that_need_all_rows_read_them_at_once(
     table: Path, limits: list[int | None], query: str, expected: list[Any]
 ) -> None:
-    assert connect("install").execute(query.format(t=f"'{table}'")).fetchall() == expected
+    assert connect("shared").execute(query.format(t=f"'{table}'")).fetchall() == expected
     assert limits == [None]
 
 
@@ -68,7 +68,7 @@ def test_queries_that_need_all_rows_read_them_at_once(
 def test_other_queries_read_a_few_rows_first(
     table: Path, limits: list[int | None], query: str, rows: int
 ) -> None:
-    assert connect("install").execute(query.format(t=f"'{table}'")).fetchone() is not None
+    assert connect("shared").execute(query.format(t=f"'{table}'")).fetchone() is not None
     assert limits[0] == rows
 
 
@@ -87,7 +87,7 @@ def test_filtered_batches_are_long_where_all_rows_are_needed(
     sizes: list[int | None] = []
     note_scans(monkeypatch, lambda options: sizes.append(options.get("batch_size")))
     monkeypatch.setattr(rows, "_MIN_SHARE", 0)  # any table is long
-    assert connect("install").execute(query.format(t=f"'{table}'")).fetchone() is not None
+    assert connect("shared").execute(query.format(t=f"'{table}'")).fetchone() is not None
     assert sizes == [rows.LONG_ROWS if is_long else None]
 
 

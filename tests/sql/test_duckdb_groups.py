@@ -133,7 +133,7 @@ GROUPED_ABOVE = [
 
 @pytest.mark.parametrize("query", GROUPED)
 def test_groups_are_the_same(native: Any, table: Path, query: str) -> None:
-    con = connect("install")
+    con = connect("shared")
     assert_same_rows(con, native, table, query)
     plans = con.execute("EXPLAIN " + query.format(t=f"'{table}'")).fetchall()
     assert any("EXPORT_STATE" in plan for _, plan in plans)  # below the join
@@ -141,7 +141,7 @@ def test_groups_are_the_same(native: Any, table: Path, query: str) -> None:
 
 @pytest.mark.parametrize("query", TESTED)
 def test_conditions_are_computed_for_each_value_once(native: Any, table: Path, query: str) -> None:
-    con = connect("install")
+    con = connect("shared")
     assert_same_rows(con, native, table, query)
     assert _is_grouped(con, query.format(t=f"'{table}'"))
 
@@ -149,7 +149,7 @@ def test_conditions_are_computed_for_each_value_once(native: Any, table: Path, q
 @pytest.mark.parametrize("query", GROUPED_ABOVE + COMPUTED)
 def test_values_are_hashed_and_computed_once(native: Any, table: Path, query: str) -> None:
     """DuckDB does so, and hashes each once, for what a join by an array adds: an inner join."""
-    con = connect("install")
+    con = connect("shared")
     assert_same_rows(con, native, table, query)
     assert _is_grouped(con, query.format(t=f"'{table}'"))
     ((_, plan),) = con.execute("EXPLAIN " + query.format(t=f"'{table}'")).fetchall()
@@ -188,7 +188,7 @@ def test_pivots_group_by_numbers(native: Any, table: Path, query: str) -> None:
 
 @pytest.mark.parametrize("query", OTHER_PIVOTS)
 def test_other_pivots_are_answered_as_before(native: Any, table: Path, query: str) -> None:
-    con = connect("install")
+    con = connect("shared")
     assert_same_rows(con, native, table, query)
     assert not _is_grouped(con, query.format(t=f"'{table}'"))
 
@@ -223,7 +223,7 @@ def test_of_columns_with_many_combinations_some_are_numbered(
 @pytest.mark.parametrize("value", ["bytes", "price * 2", "price * (1 - price)", "id + bytes"])
 def test_aggregates_are_computed_by_numbers(native: Any, table: Path, value: str) -> None:
     """Also those that DuckDB would not compute for rows that a join might remove, as they fail."""
-    con = connect("install")
+    con = connect("shared")
     query = f"SELECT level, host, sum({value}) FROM {{t}} WHERE id > 7 GROUP BY ALL ORDER BY ALL"
     assert_same_rows(con, native, table, query)
     ((_, plan),) = con.execute("EXPLAIN " + query.format(t=f"'{table}'")).fetchall()
@@ -264,7 +264,7 @@ OTHERS = [
 
 @pytest.mark.parametrize("query", OTHERS)
 def test_other_queries_are_answered_as_before(native: Any, table: Path, query: str) -> None:
-    con = connect("install")
+    con = connect("shared")
     if "BY 7" in query:
         with pytest.raises(duckdb.BinderException, match="GROUP BY term out of range"):
             con.execute(query.format(t=f"'{table}'"))
@@ -398,7 +398,7 @@ def test_columns_with_many_values_have_numbers_of_their_own(tmp_path: Path, quer
     rows = rows.append_column("other", pa.array(others))
     lance.write_dataset(rows, str(path), max_rows_per_file=2500)
     assert {"host", "other"} <= set(lancefs.open(path).dictionary_columns)
-    con = connect("install")
+    con = connect("shared")
     with native_rows(rows) as native:
         for _ in range(3):  # the values of one column are found when they are asked for again
             assert_same_rows(con, native, path, query)

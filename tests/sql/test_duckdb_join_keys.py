@@ -138,7 +138,7 @@ def _names(folder: Path) -> dict[str, str]:
 def test_joins_find_what_duckdbs_own_tables_hold(
     native: Any, folder: Path, told: list[str], query: str, keys: int
 ) -> None:
-    con, text = connect("install"), query.format(**_names(folder))
+    con, text = connect("shared"), query.format(**_names(folder))
     expected = _rows(native, query.format(**{name: name for name in TABLES}))
     for _ in range(3):
         told.clear()
@@ -157,7 +157,7 @@ def test_joins_of_tables_that_are_kept_in_memory(
     keys: int,
 ) -> None:
     monkeypatch.setattr(kept_rows, "MAX_ROWS", 2 * ROWS)
-    con, text = connect("install"), query.format(**_names(folder))
+    con, text = connect("shared"), query.format(**_names(folder))
     expected = _rows(native, query.format(**{name: name for name in TABLES}))
     for _ in range(5):
         told.clear()
@@ -234,7 +234,7 @@ KINDS = [
 @needs_install
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_keys_of_any_type_up_to_their_greatest(kind: pa.DataType, tmp_path: Path) -> None:
-    con = connect("install")
+    con = connect("shared")
     most = 2 ** (kind.bit_width - pa.types.is_signed_integer(kind)) - 1
     for greatest in sorted({0, min(most, 2**19 - 2), min(most, 2**19), most}):
         keys = pa.array([None, 0, greatest // 2, greatest], kind)

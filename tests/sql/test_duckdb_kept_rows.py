@@ -82,7 +82,7 @@ def test_queries_find_the_same_again_and_again(
 @needs_install
 @pytest.mark.parametrize("query", QUERIES)
 def test_each_query_finds_rows_that_others_had_kept(native: Any, table: Path, query: str) -> None:
-    con = connect("install")
+    con = connect("shared")
     for other in QUERIES[:4]:
         con.execute(other.format(t=f"'{table}'")).fetchall()
     assert_same_rows(con, native, table, query)

@@ -93,7 +93,7 @@ LEAVING_ROWS_OUT = [
 def test_texts_that_cannot_match_are_left_out(
     native: Any, table: Path, filters: list[str], query: str, asked: list[str]
 ) -> None:
-    assert_same_rows(connect("install"), native, table, query)
+    assert_same_rows(connect("shared"), native, table, query)
     assert len(filters) == 1
     assert all(part in filters[0] for part in asked)
 

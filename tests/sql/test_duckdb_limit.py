@@ -83,7 +83,7 @@ PASSING = [
 def test_values_that_are_passed_over_are_not_read(
     native: Any, table: Path, offsets: list[int], query: str, offset: int
 ) -> None:
-    assert_same_rows(connect("install"), native, table, query)
+    assert_same_rows(connect("shared"), native, table, query)
     assert offsets == [offset]
 
 
@@ -116,7 +116,7 @@ OTHERS = [
 def test_other_queries_read_all_rows(
     native: Any, table: Path, offsets: list[int], query: str
 ) -> None:
-    assert_same_rows(connect("install"), native, table, query)
+    assert_same_rows(connect("shared"), native, table, query)
     assert 2000 not in offsets
 
 

@@ -119,7 +119,7 @@ def _plan(con: Any, query: str) -> str:
 
 @pytest.mark.parametrize("query", GROUPED)
 def test_groups_by_members_are_the_same(kept: pa.Table, table: Path, query: str) -> None:
-    con = connect("install")
+    con = connect("shared")
     with native_rows(kept) as native:
         assert_same_rows(con, native, table, query)
     plan = _plan(con, query.format(t=f"'{table}'"))
@@ -129,7 +129,7 @@ def test_groups_by_members_are_the_same(kept: pa.Table, table: Path, query: str)
 
 @pytest.mark.parametrize("query", OTHERS)
 def test_other_queries_read_the_members(kept: pa.Table, table: Path, query: str) -> None:
-    con = connect("install")
+    con = connect("shared")
     with native_rows(kept) as native:
         assert_same_rows(con, native, table, query)
     assert GROUP not in _plan(con, query.format(t=f"'{table}'"))

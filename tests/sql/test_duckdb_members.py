@@ -100,7 +100,7 @@ MEMBERS = [
 def test_members_that_a_query_names_are_read_alone(
     native: Any, table: Path, read: set[str], query: str, expected: set[str]
 ) -> None:
-    assert_same_rows(connect("install"), native, table, query)
+    assert_same_rows(connect("shared"), native, table, query)
     assert read == expected
 
 

@@ -107,7 +107,7 @@ TESTED = [
 def test_values_are_not_read_where_only_nulls_count(
     native: Any, table: Path, read: dict[str, bool], query: str, values: set[str], nulls: set[str]
 ) -> None:
-    assert_same_rows(connect("install"), native, table, query)
+    assert_same_rows(connect("shared"), native, table, query)
     assert {name for name, is_tested in read.items() if not is_tested} == values
     assert {name for name, is_tested in read.items() if is_tested} == nulls
 
@@ -131,7 +131,7 @@ COUNTED = [
 def test_rows_are_counted_without_a_scan(
     native: Any, table: Path, read: dict[str, bool], query: str
 ) -> None:
-    con = connect("install")
+    con = connect("shared")
     assert_same_rows(con, native, table, query)
     plan = con.execute("EXPLAIN " + query.format(t=f"'{table}'")).fetchall()[0][1]
     assert "RANGE" in plan or "EMPTY" in plan.upper()
@@ -145,7 +145,7 @@ def test_rows_are_counted_without_a_scan_whatever_columns_are_called(
 ) -> None:
     path = tmp_path / "t.lance"
     lance.write_dataset(pa.table({column: [1, None, 3]}), str(path))
-    assert connect("install").execute(f"SELECT count(*) FROM '{path}'").fetchall() == [(3,)]
+    assert connect("shared").execute(f"SELECT count(*) FROM '{path}'").fetchall() == [(3,)]
     assert read == {}
 
 

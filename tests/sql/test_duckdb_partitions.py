@@ -95,7 +95,7 @@ def test_first_rows_of_partitions_are_those_of_all_rows(
 def test_a_number_may_be_compared_by_another_query(
     native: Any, table: Path, read: list[list[str]], query: str
 ) -> None:
-    assert_same_rows(connect("install"), native, table, query)
+    assert_same_rows(connect("shared"), native, table, query)
     assert read[0] == NESTED[query].split()
     assert len(read) == 2
 

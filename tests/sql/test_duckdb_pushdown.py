@@ -398,7 +398,7 @@ def test_the_planner_knows_the_number_of_rows(long: str) -> None:
 @pytest.mark.parametrize("name", sorted(COLUMNS.keys() - NOT_PUSHED))
 def test_filters_leave_the_plan_for_the_scan(everything: str, name: str) -> None:
     """DuckDB does not test again what the scan has tested."""
-    con = connect("install")
+    con = connect("shared")
     kind, values = COLUMNS[name]
     query = f"SELECT id FROM '{everything}' WHERE {name} <= {literal(values[1], kind)}"
     plan = con.execute(f"EXPLAIN {query}").fetchall()[0][1]

@@ -117,7 +117,7 @@ def test_a_relation_keeps_the_version_of_its_creation(con: Any, tmp_path: Path, 
     new = con.sql(query)
     for _ in range(2):
         assert (old.fetchall(), new.fetchall()) == (before, after)
-    other = connect("install").sql(query)
+    other = connect("shared").sql(query)
     del new
     assert (old.fetchall(), other.fetchall()) == (before, after)
     # Columns that are added, and rows that a table of the same name has.

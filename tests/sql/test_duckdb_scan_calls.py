@@ -50,7 +50,7 @@ CALLS = [
 def test_a_call_is_read_as_the_path_is(
     table: Path, reads: list[dict[str, Any]], statement: str, call: str
 ) -> None:
-    con = connect("install")
+    con = connect("shared")
     by_path = statement.format(t=f"'{table}'")
     by_call = statement.format(t=call.format(t=table))
     expected = con.execute(by_path).fetchall()

@@ -103,7 +103,7 @@ def test_duckdb_tests_what_keeps_most_rows(
 ) -> None:
     assert not is_tested_by_scan(table, condition)
     query = f"SELECT id, percent, text FROM {{t}} WHERE {condition} ORDER BY id"
-    assert_same_rows(connect("install"), native, table, query)
+    assert_same_rows(connect("shared"), native, table, query)
     assert filters == [None]
 
 
@@ -128,7 +128,7 @@ def test_the_scan_tests_what_leaves_out_many_rows(
 ) -> None:
     assert is_tested_by_scan(table, condition)
     query = f"SELECT id, percent, text FROM {{t}} WHERE {condition} ORDER BY id"
-    assert_same_rows(connect("install"), native, table, query)
+    assert_same_rows(connect("shared"), native, table, query)
     assert filters != [None]
 
 

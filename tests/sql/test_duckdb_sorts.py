@@ -84,4 +84,4 @@ def test_rows_are_sorted_as_duckdb_sorts_its_own(native: Any, table: Path, query
 )
 def test_others_come_as_they_are(native: Any, table: Path, query: str) -> None:
     assert "CAST(#" not in _plan(table, query)
-    assert_same_rows(connect("install"), native, table, query)
+    assert_same_rows(connect("shared"), native, table, query)

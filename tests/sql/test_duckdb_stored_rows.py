@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import lance
 import pytest
-from roads import EACH_INTERFACE, connect, needs_install, write_logs
+from roads import EACH_DATABASE, connect, needs_install, write_logs
 
 from duckdb_adapter.queries import query_texts
 from duckdb_adapter.queries.parsing import parse
@@ -142,7 +142,7 @@ def own(native: Any) -> Any:
     return connection
 
 
-@EACH_INTERFACE
+@EACH_DATABASE
 @pytest.mark.parametrize("how", STORE)
 @pytest.mark.parametrize("query", STORED)
 def test_first_rows_are_stored(
@@ -172,7 +172,7 @@ OTHERS = [
 ]
 
 
-@EACH_INTERFACE
+@EACH_DATABASE
 @pytest.mark.usefixtures("any_table_is_long")
 @pytest.mark.parametrize("how", STORE)
 @pytest.mark.parametrize("query", OTHERS)
@@ -186,7 +186,7 @@ def test_rows_of_any_query_are_stored(
         assert con.execute(described).fetchall() == own.execute(described).fetchall()
 
 
-@EACH_INTERFACE
+@EACH_DATABASE
 @needs_install
 @pytest.mark.usefixtures("any_table_is_long")
 @pytest.mark.parametrize("query", [*STORED, *OTHERS])

@@ -101,7 +101,7 @@ FIRST_BY_TEXTS = [
 def test_first_rows_by_texts_are_those_of_all_rows(
     native: Any, table: Path, read: list[list[str]], query: str
 ) -> None:
-    assert_same_rows(connect("install"), native, table, query)
+    assert_same_rows(connect("shared"), native, table, query)
     assert_two_phases(read, query)
 
 
@@ -159,7 +159,7 @@ def test_of_many_rows_with_the_same_value_few_are_read(
 
     monkeypatch.setattr(LanceScanner, "take", count_taken)
     monkeypatch.setattr(top_n, "find_first", count_found)
-    con = connect("install")
+    con = connect("shared")
     ordered = query.partition(" FROM")[0].removeprefix("SELECT id, ")
     for _ in range(2):
         rows = con.execute(query.format(t=f"'{table}'")).fetchall()
@@ -220,7 +220,7 @@ FIRST_THAT_PASS_OTHERS = [
 def test_first_rows_are_those_that_pass_other_tests(
     native: Any, table: Path, read: list[list[str]], query: str
 ) -> None:
-    assert_same_rows(connect("install"), native, table, query)
+    assert_same_rows(connect("shared"), native, table, query)
     assert_two_phases(read, query)
 
 

@@ -112,7 +112,7 @@ LEAVING_ROWS_OUT = [
 def test_rows_that_do_not_pass_are_left_out(
     native: Any, table: Path, filters: list[str], query: str, asked: list[str]
 ) -> None:
-    assert_same_rows(connect("install"), native, table, query)
+    assert_same_rows(connect("shared"), native, table, query)
     assert all(part in filters[-1] for part in asked)
 
 
@@ -144,7 +144,7 @@ def test_rows_that_may_pass_are_read(con: Any, native: Any, table: Path, query: 
 @needs_install
 @pytest.mark.parametrize("query", ALL_ROWS)
 def test_rows_that_may_pass_are_left_to_duckdb(table: Path, filters: list[str], query: str) -> None:
-    connect("install").execute(query.format(t=f"'{table}'"))
+    connect("shared").execute(query.format(t=f"'{table}'"))
     assert not any("ts " in each or "flag" in each for each in filters)
 
 

@@ -141,7 +141,7 @@ COUNTED = [
 def test_answers_are_those_of_all_rows(
     native: Any, table: Path, reads: list[dict[str, Any]], query: str
 ) -> None:
-    con, name = connect("install"), f"'{table}'"
+    con, name = connect("shared"), f"'{table}'"
     given = ["info"] if "$1" in query else None
     expected = native.execute(query.format(t="native"), given).fetchall()
     assert con.execute(query.format(t=name), given).fetchall() == expected
@@ -320,7 +320,7 @@ def test_names_of_columns_may_be_anything(tmp_path: Path, name: str) -> None:
     path = tmp_path / "t.lance"
     lance.write_dataset(pa.table({name: ["x", "y", None, "y"] * 300}), str(path))
     quoted = '"' + name.replace('"', '""') + '"'
-    found = connect("install").execute(
+    found = connect("shared").execute(
         f"SELECT {quoted}, count(*) FROM '{path}' GROUP BY 1 ORDER BY 2, 1"
     )
     assert found.fetchall() == [("x", 300), (None, 300), ("y", 600)]
@@ -406,7 +406,7 @@ def test_numbers_that_come_later_are_not_taken_for_nulls(
         lance.write_dataset(part, str(path), mode="append" if path.exists() else "create")
     query = "SELECT n, count(*), count(n) FROM {t} GROUP BY n ORDER BY ALL"
     with native_rows(pa.concat_tables(parts)) as native:
-        assert_same_rows(connect("install"), native, path, query)
+        assert_same_rows(connect("shared"), native, path, query)
 
 
 @settings(max_examples=examples(40), deadline=None)

@@ -220,7 +220,7 @@ def test_the_transaction_of_a_connection_is_remembered_and_the_last_ones_forgott
     ],
 )
 def test_a_function_of_lancefs_that_is_called_by_hand_says_so(query: str) -> None:
-    con = connect("install")
+    con = connect("shared")
     with pytest.raises(duckdb.Error, match="called by lancefs, for names that it was asked for"):
         con.execute(query)
     assert rows(con, f"SELECT count(*) FROM '{ORDERS}'") == ORDERS_ROWS[4]

@@ -88,7 +88,7 @@ WHOLE = [
 def test_columns_that_a_query_names_are_shown(
     native: Any, table: Path, shown: list[set[str]], query: str, columns: set[str]
 ) -> None:
-    assert_same_rows(connect("install"), native, table, query)
+    assert_same_rows(connect("shared"), native, table, query)
     assert shown != []
     assert all(each == columns for each in shown)
 
@@ -108,7 +108,7 @@ def test_rows_that_are_kept_are_the_same(
 ) -> None:
     monkeypatch.setattr(kept_rows, "MAX_ROWS", 1000)
     monkeypatch.setattr(kept_rows, "_KEPT", PerVersion(kept_rows._Kept))
-    con = connect("install")
+    con = connect("shared")
     for _ in range(4):
         assert_same_rows(con, native, table, query)
 
