@@ -120,6 +120,33 @@ def corpus_case(name: str) -> CorpusCase:
     return next(case for case in _all_cases() if case.name == name)
 
 
+def of_each_case(check: Callable[[CorpusCase], None]) -> Callable[..., None]:
+    """Make a check of one table of the corpus a test of all of them, in some forty groups.
+
+    For checks of milliseconds: pytest itself takes as long for each test, and once more for each
+    that a worker reports.
+    """
+    groups: dict[str, list[CorpusCase]] = {}
+    for case in corpus_cases():
+        what, writer = case.name.partition("_")[0], case.name.rpartition("-")[2]
+        groups.setdefault(f"{what} {writer}", []).append(case)
+
+    def test(cases: list[CorpusCase]) -> None:
+        errors = []
+        for case in cases:
+            try:
+                check(case)
+            except Exception as error:
+                error.add_note(f"of the table {case.name}")
+                errors.append(error)
+        if errors:
+            raise ExceptionGroup(f"{len(errors)} of {len(cases)} tables", errors)
+
+    test.__name__, test.__doc__, test.__module__ = check.__name__, check.__doc__, check.__module__
+    of_groups = pytest.mark.parametrize("cases", groups.values(), ids=groups.keys())
+    return needs_corpus(of_groups(test))
+
+
 def corpus_refs(prefix: str = "") -> Iterator[CorpusRef]:
     """Every version of those tables."""
     for case in corpus_cases(prefix):
@@ -202,9 +229,9 @@ def lead_elsewhere(table: Path, base: str | None = None, path: str | None = None
     rewrite_manifest(table, change)
 
 
-def run_python(program: str) -> str:
+def run_python(program: str, *arguments: str) -> str:
     """What a program writes that a new process runs."""
-    command = [sys.executable, "-c", NOT_INTERACTIVE + program]
+    command = [sys.executable, "-c", NOT_INTERACTIVE + program, *arguments]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

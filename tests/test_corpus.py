@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from comparison import assert_same_table
-from support import CorpusCase, CorpusRef, corpus_cases, corpus_refs, needs_corpus
+from support import CorpusCase, CorpusRef, corpus_refs, needs_corpus, of_each_case
 
 import lancefs
 
@@ -21,8 +21,7 @@ def test_rows_are_those_expected(ref: CorpusRef) -> None:
     assert_same_table(table, expected)
 
 
-@needs_corpus
-@pytest.mark.parametrize("case", corpus_cases(), ids=lambda case: case.name)
+@of_each_case
 def test_rows_are_counted(case: CorpusCase) -> None:
     for ref in case.refs:
         dataset = lancefs.open(case.table(), ref=ref.ref)

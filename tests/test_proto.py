@@ -7,7 +7,6 @@ Lance adds shows up here first.
 from __future__ import annotations
 
 import itertools
-import os
 import struct
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import pytest
 from google.protobuf import any_pb2
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
+from support import CORPUS, CorpusCase, of_each_case
 
 from lancefs.proto import (
     container_pb2,
@@ -32,7 +32,6 @@ from lancefs.proto import (
 )
 
 ROOT = Path(__file__).resolve().parent.parent
-CORPUS = Path(os.environ.get("LANCEFS_CORPUS", ROOT.parent / "shared" / "corpus"))
 
 # What an `Any` names, by the full name at the end of its type URL, in lower case.
 ANY_TYPES: dict[str, type[Message]] = {
@@ -47,18 +46,6 @@ for _package in ("lance.table", "lance.index.pb"):
     for _name in index_pb2.DESCRIPTOR.message_types_by_name:
         if _name.endswith("IndexDetails"):
             ANY_TYPES[f"{_package}.{_name}".lower()] = getattr(index_pb2, _name)
-
-
-def cases() -> list[str]:
-    if not CORPUS.is_dir():
-        return []
-    return sorted(path.name for path in CORPUS.iterdir() if (path / "table.lance").is_dir())
-
-
-needs_corpus = pytest.mark.skipif(
-    not CORPUS.is_dir(),
-    reason=f"no corpus of Lance tables at {CORPUS} (set LANCEFS_CORPUS to its directory)",
-)
 
 
 # -- unknown fields ----------------------------------------------------------------------------
@@ -207,11 +194,10 @@ def test_unknown_fields_are_found() -> None:
     assert list(unknown_fields(manifest)) == ["lancefs.pb.table.DataFragment.31"]
 
 
-@needs_corpus
-@pytest.mark.parametrize("case", cases())
-def test_no_unknown_fields(case: str) -> None:
+@of_each_case
+def test_no_unknown_fields(case: CorpusCase) -> None:
     seen = 0
-    for path, message in case_messages(case):
+    for path, message in case_messages(case.name):
         seen += 1
         unknown = sorted(set(unknown_fields(message)))
         assert not unknown, f"{path.relative_to(CORPUS)}: {', '.join(unknown)}"

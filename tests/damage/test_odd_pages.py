@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -39,21 +39,24 @@ _READER = """
 import json, sys
 import pyarrow as pa
 import lancefs
-for name, read in json.loads(sys.argv[2]).items():
-    dataset = lancefs.open(sys.argv[1])
+def outcome(path, read):
+    dataset = lancefs.open(path)
     try:
         found = eval(read)
         found.validate(full=True)
-        outcome = found["a"].to_pylist()
+        return found["a"].to_pylist()
     except lancefs.LanceError as error:
-        outcome = f"{type(error).__name__}: {error}"
-    print(json.dumps([name, outcome]))
+        return f"{type(error).__name__}: {error}"
+for path in sys.argv[2:]:
+    reads = json.loads(sys.argv[1]).items()
+    print(json.dumps({name: outcome(path, read) for name, read in reads}))
 """
 
 
-def outcomes(path: Path, kernels: str) -> dict[str, list[object] | str]:
-    """The rows of each of `READS`, or the error."""
-    return dict(map(json.loads, run_python(kernels, "-c", _READER, str(path), json.dumps(READS))))
+def outcomes(kernels: str, *paths: Path) -> list[dict[str, list[object] | str]]:
+    """The rows of each of `READS` of tables, or the error."""
+    said = run_python(kernels, "-c", _READER, json.dumps(READS), *map(str, paths))
+    return [json.loads(line) for line in said]
 
 
 def numbers_page(rows: int) -> PageOf:
@@ -68,7 +71,6 @@ def texts_page(rows: int) -> PageOf:
 
 
 @pytest.mark.parametrize("kernels", KERNELS)
-@pytest.mark.parametrize("sizes", [(4, 0, 4), (400, 0, 400), (0, 5, 0, 0, 700, 0)])
 @pytest.mark.parametrize(
     ("column", "page_of", "value_of"), [(NUMBER, numbers_page, int), (TEXT, texts_page, str)]
 )
@@ -77,18 +79,21 @@ def test_pages_without_rows_hold_nothing(
     column: pa.Array,
     page_of: Callable[[int], PageOf],
     value_of: Callable[[int], object],
-    sizes: Sequence[int],
     kernels: str,
 ) -> None:
-    rows = [value_of(row) for size in sizes for row in range(size)]
-    write_table(tmp_path / "t.lance", column, [page_of(size) for size in sizes], len(rows))
-    assert outcomes(tmp_path / "t.lance", kernels) == {
-        "to_table": rows,
-        "batches": rows,
-        "take": rows[::3],
-        "take_few": [rows[0], rows[3]],
-        "filtered": rows,
-    }
+    pages = [(4, 0, 4), (400, 0, 400), (0, 5, 0, 0, 700, 0)]
+    paths = [tmp_path / f"{number}.lance" for number in range(len(pages))]
+    for path, sizes in zip(paths, pages, strict=True):
+        write_table(path, column, [page_of(size) for size in sizes], sum(sizes))
+    for found, sizes in zip(outcomes(kernels, *paths), pages, strict=True):
+        rows = [value_of(row) for size in sizes for row in range(size)]
+        assert found == {
+            "to_table": rows,
+            "batches": rows,
+            "take": rows[::3],
+            "take_few": [rows[0], rows[3]],
+            "filtered": rows,
+        }, sizes
 
 
 @pytest.mark.parametrize("kernels", KERNELS)
@@ -107,7 +112,8 @@ def test_a_dictionary_has_no_more_items_than_a_page(tmp_path: Path, kernels: str
     items = struct.pack("<III", 32, 12, 0) + bytes(64)
     page = PageOf(8, mini_block(layout), [table_of(chunks), chunks[0], items])
     write_table(tmp_path / "t.lance", TEXT, [page], 8)
-    for name, outcome in outcomes(tmp_path / "t.lance", kernels).items():
+    (found,) = outcomes(kernels, tmp_path / "t.lance")
+    for name, outcome in found.items():
         assert isinstance(outcome, str), name
         assert outcome.startswith("CorruptFile: "), (name, outcome)
         assert "a, column 0 (a), page 0: a dictionary of 9223372036854775808 items" in outcome
@@ -118,7 +124,8 @@ def test_a_dictionary_has_no_more_items_than_a_page(tmp_path: Path, kernels: str
 def test_a_column_without_rows_is_refused(tmp_path: Path, files: int, kernels: str) -> None:
     write_table(tmp_path / "t.lance", TEXT, [texts_page(0)], 4)
     repeat_file(tmp_path / "t.lance", files)
-    for name, outcome in outcomes(tmp_path / "t.lance", kernels).items():
+    (found,) = outcomes(kernels, tmp_path / "t.lance")
+    for name, outcome in found.items():
         assert isinstance(outcome, str), name
         assert outcome.startswith("CorruptFile: "), (name, outcome)
         assert "a, column 0 (a)" in outcome, name

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from manifest_messages import check_as_protobuf_reads_it, messages_of, mutant, real_messages
-from support import CorpusCase, corpus_cases, examples, frame, local_store, needs_corpus
+from support import CorpusCase, examples, frame, local_store, of_each_case
 from wire_messages import manifests, varint
 
 import lancefs
@@ -33,8 +33,7 @@ def test_a_manifest_is_read_as_protobuf_reads_it(data: bytes) -> None:
     check_as_protobuf_reads_it(data)
 
 
-@needs_corpus
-@pytest.mark.parametrize("case", corpus_cases(), ids=lambda case: case.name)
+@of_each_case
 def test_real_manifests_are_read_as_protobuf_reads_them(case: CorpusCase) -> None:
     for data in messages_of(case.store()):
         check_as_protobuf_reads_it(data)

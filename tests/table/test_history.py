@@ -15,8 +15,7 @@ from support import (
     CorpusCase,
     copy_table,
     corpus_case,
-    corpus_cases,
-    needs_corpus,
+    of_each_case,
     rewrite_manifest,
 )
 
@@ -27,15 +26,12 @@ from lancefs.storage import Store
 from lancefs.table.history import HISTORY, read_history
 from lancefs.table.refs import resolve
 
-CASES = corpus_cases()
-
 
 def commits(table: Any, **kwargs: Any) -> list[dict[str, Any]]:
     return lancefs.open(table).history(**kwargs).to_pylist()  # type: ignore[no-any-return]
 
 
-@needs_corpus
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@of_each_case
 def test_every_version_of_the_corpus_has_a_commit(case: CorpusCase) -> None:
     table = lancefs.open(case.table()).history()
     table.validate(full=True)

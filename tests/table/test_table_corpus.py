@@ -12,9 +12,9 @@ from support import (
     CorpusRef,
     copy_table,
     corpus_case,
-    corpus_cases,
     local_store,
     needs_corpus,
+    of_each_case,
 )
 
 import lancefs
@@ -27,9 +27,6 @@ from lancefs.table.versions import list_versions
 
 pytestmark = needs_corpus
 
-CASES = pytest.mark.parametrize("case", corpus_cases(), ids=lambda case: case.name)
-
-
 _OPENED: dict[str, tuple[Resolved, Manifest]] = {}
 
 
@@ -40,7 +37,7 @@ def opened(ref: CorpusRef) -> tuple[Resolved, Manifest]:
     return _OPENED[str(ref)]
 
 
-@CASES
+@of_each_case
 def test_versions_tags_and_branches_are_those_of_the_table(case: CorpusCase) -> None:
     store = case.store()
     own = {ref.ref.version for ref in case.refs if ref.ref.branch is None and not ref.ref.tag}
@@ -57,7 +54,7 @@ def test_versions_tags_and_branches_are_those_of_the_table(case: CorpusCase) -> 
         assert resolve(store, Ref(branch=name)).file.version == info["latest"]
 
 
-@CASES
+@of_each_case
 def test_every_version_is_read_and_counted(case: CorpusCase) -> None:
     for ref in case.refs:
         _, manifest = opened(ref)
@@ -70,7 +67,7 @@ def test_every_version_is_read_and_counted(case: CorpusCase) -> None:
         assert manifest.branch == ref.info.get("branch"), str(ref)
 
 
-@CASES
+@of_each_case
 def test_every_schema_is_the_expected_one(case: CorpusCase) -> None:
     for ref in case.refs:
         for kind, blobs in (("", "descriptors"), ("blobs", "bytes")):
@@ -91,7 +88,7 @@ def test_every_schema_is_the_expected_one(case: CorpusCase) -> None:
                         assert field.storage_type == field.to_arrow().type
 
 
-@CASES
+@of_each_case
 def test_every_file_that_a_manifest_names_is_there(case: CorpusCase) -> None:
     for ref in case.refs:
         found, manifest = opened(ref)
@@ -105,7 +102,7 @@ def test_every_file_that_a_manifest_names_is_there(case: CorpusCase) -> None:
             assert fragment.num_deleted in (None, len(deleted)), str(ref)
 
 
-@CASES
+@of_each_case
 def test_later_versions_are_never_older(case: CorpusCase) -> None:
     store = case.store()
     times = [read_timestamp(store.file(file.path)) for file in list_versions(store)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from support import CorpusCase, copy_table, corpus_case, corpus_cases, needs_corpus
+from support import CorpusCase, copy_table, corpus_case, of_each_case
 
 import lancefs
 from lancefs.errors import CorruptFile, MissingFile
@@ -43,8 +43,7 @@ SUMMARIES = {
 }
 
 
-@needs_corpus
-@pytest.mark.parametrize("case", corpus_cases(), ids=lambda case: case.name)
+@of_each_case
 def test_every_transaction_of_the_corpus_is_put_into_words(case: CorpusCase) -> None:
     for ref in case.refs:
         found = resolve(case.store(), ref.ref)
