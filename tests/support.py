@@ -10,11 +10,11 @@ import shutil
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from fsspec.implementations.local import LocalFileSystem
@@ -90,6 +90,9 @@ class CorpusCase:
     name: str
     info: dict[str, Any]
 
+    def __str__(self) -> str:
+        return self.name
+
     @property
     def directory(self) -> Path:
         return CORPUS / self.name
@@ -108,6 +111,11 @@ class CorpusCase:
         return local_store(self.table())
 
 
+# Tables, or versions of tables.
+CorpusItem = TypeVar("CorpusItem", "CorpusCase", CorpusRef)
+_MOST_OF_A_GROUP = 25
+
+
 def corpus_cases(prefix: str = "") -> list[CorpusCase]:
     """The tables of the corpus whose names start with a prefix; none where there is no corpus."""
     return [case for case in _all_cases() if case.name.startswith(prefix)]
@@ -120,37 +128,56 @@ def corpus_case(name: str) -> CorpusCase:
     return next(case for case in _all_cases() if case.name == name)
 
 
-def of_each_case(check: Callable[[CorpusCase], None]) -> Callable[..., None]:
-    """Make a check of one table of the corpus a test of all of them, in some forty groups.
-
-    For checks of milliseconds: pytest itself takes as long for each test, and once more for each
-    that a worker reports.
-    """
-    groups: dict[str, list[CorpusCase]] = {}
-    for case in corpus_cases():
-        what, writer = case.name.partition("_")[0], case.name.rpartition("-")[2]
-        groups.setdefault(f"{what} {writer}", []).append(case)
-
-    def test(cases: list[CorpusCase]) -> None:
-        errors = []
-        for case in cases:
-            try:
-                check(case)
-            except Exception as error:
-                error.add_note(f"of the table {case.name}")
-                errors.append(error)
-        if errors:
-            raise ExceptionGroup(f"{len(errors)} of {len(cases)} tables", errors)
-
-    test.__name__, test.__doc__, test.__module__ = check.__name__, check.__doc__, check.__module__
-    of_groups = pytest.mark.parametrize("cases", groups.values(), ids=groups.keys())
-    return needs_corpus(of_groups(test))
-
-
 def corpus_refs(prefix: str = "") -> Iterator[CorpusRef]:
     """Every version of those tables."""
     for case in corpus_cases(prefix):
         yield from case.refs
+
+
+def of_each_case(check: Callable[[CorpusCase], None]) -> Callable[..., None]:
+    """Make a check of one table of the corpus a test of all of them; see `of_each`."""
+    return of_each(corpus_cases())(check)
+
+
+def of_each(
+    items: Iterable[CorpusItem],
+) -> Callable[[Callable[[CorpusItem], None]], Callable[..., None]]:
+    """Make a check of one item a test of some, in groups, which tells each item that fails.
+
+    For checks of milliseconds: pytest itself takes as long for each test, and once more for each
+    that a worker reports.
+
+    Args:
+        items: Tables of the corpus, or versions of them.
+    """
+    groups: dict[str, list[CorpusItem]] = {}
+    for item in items:
+        name = (item if isinstance(item, CorpusCase) else item.case).name
+        what, writer = name.partition("_")[0], name.rpartition("-")[2]
+        groups.setdefault(f"{what} {writer}", []).append(item)
+    parts = {
+        f"{name} {start}": group[start : start + _MOST_OF_A_GROUP]
+        for name, group in groups.items()
+        for start in range(0, len(group), _MOST_OF_A_GROUP)
+    }
+
+    def decorate(check: Callable[[CorpusItem], None]) -> Callable[..., None]:
+        def test(items: list[CorpusItem]) -> None:
+            errors = []
+            for item in items:
+                try:
+                    check(item)
+                except Exception as error:
+                    error.add_note(f"of {item}")
+                    errors.append(error)
+            if errors:
+                raise ExceptionGroup(f"{len(errors)} of {len(items)}", errors)
+
+        test.__name__, test.__module__ = check.__name__, check.__module__
+        of_parts = pytest.mark.parametrize("items", parts.values(), ids=parts.keys())
+        return needs_corpus(of_parts(test))
+
+    return decorate
 
 
 def copy_table(case: CorpusCase, into: Path) -> Path:

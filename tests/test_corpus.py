@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pytest
 from comparison import assert_same_table
-from support import CorpusCase, CorpusRef, corpus_refs, needs_corpus, of_each_case
+from support import CorpusCase, CorpusRef, corpus_refs, of_each, of_each_case
 
 import lancefs
 
 
-@needs_corpus
-@pytest.mark.parametrize("ref", [ref for ref in corpus_refs() if ref.expected()], ids=str)
+@of_each(ref for ref in corpus_refs() if ref.expected())
 def test_rows_are_those_expected(ref: CorpusRef) -> None:
     path = ref.expected()
     assert path is not None

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import CorpusRef, corpus_case, corpus_refs, examples, needs_corpus, rewrite_manifest
+from support import CorpusRef, corpus_case, corpus_refs, examples, of_each, rewrite_manifest
 
 import lancefs
 from lancefs.datafile.container import Container
@@ -27,8 +27,7 @@ REFS = [ref for ref in corpus_refs() if ref.expected("rowmeta")]
 ALL = list(ROW_METADATA)
 
 
-@needs_corpus
-@pytest.mark.parametrize("ref", REFS, ids=str)
+@of_each(REFS)
 def test_row_metadata_are_those_expected(ref: CorpusRef) -> None:
     path = ref.expected("rowmeta")
     assert path is not None

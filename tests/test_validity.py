@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from support import CorpusCase, corpus_cases, needs_corpus
+from support import CorpusRef, corpus_cases, of_each
 
 import lancefs
 from lancefs.datafile.validity import VALIDITY
@@ -305,23 +305,26 @@ def test_validity_columns_must_be_columns(tmp_path: Path) -> None:
         dataset.scanner({"m": "n"}, validity_columns=["n"])
 
 
-@needs_corpus
-@pytest.mark.parametrize(
-    "which", [slice(-2, None), pytest.param(slice(-2), marks=pytest.mark.slow)], ids=["new", "old"]
-)
-@pytest.mark.parametrize("case", corpus_cases(), ids=lambda case: case.name)
-def test_validity_in_tables_of_all_releases_is_that_of_the_values(
-    case: CorpusCase, which: slice
-) -> None:
-    for ref in case.refs[which]:
-        dataset = lancefs.open(case.table(), ref=ref.ref)
-        rows, names = dataset.to_table(), dataset.schema.names
-        told = dataset.to_table(names, validity_columns=names)
-        told.validate(full=True)
-        for name in names:
-            where, values = f"{name} of {ref}", rows[name]
-            if pa.types.is_dictionary(values.type):
-                values = values.cast(values.type.value_type)
-            is_valid = told[name].is_valid().combine_chunks()
-            assert is_valid.equals(values.is_valid().combine_chunks()), where
-            assert dataset.count_rows(pc.field(name).is_null()) == values.null_count, where
+@of_each(ref for case in corpus_cases() for ref in case.refs[-2:])
+def test_validity_in_tables_of_all_releases_is_that_of_the_values(ref: CorpusRef) -> None:
+    assert_validity_of_the_values(ref)
+
+
+@pytest.mark.slow
+@of_each(ref for case in corpus_cases() for ref in case.refs[:-2])
+def test_validity_in_older_versions_is_that_of_the_values(ref: CorpusRef) -> None:
+    assert_validity_of_the_values(ref)
+
+
+def assert_validity_of_the_values(ref: CorpusRef) -> None:
+    dataset = lancefs.open(ref.case.table(), ref=ref.ref)
+    rows, names = dataset.to_table(), dataset.schema.names
+    told = dataset.to_table(names, validity_columns=names)
+    told.validate(full=True)
+    for name in names:
+        where, values = f"{name} of {ref}", rows[name]
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        is_valid = told[name].is_valid().combine_chunks()
+        assert is_valid.equals(values.is_valid().combine_chunks()), where
+        assert dataset.count_rows(pc.field(name).is_null()) == values.null_count, where

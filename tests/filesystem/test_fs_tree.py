@@ -9,10 +9,9 @@ from pathlib import Path
 
 import lance
 import pyarrow as pa
-import pytest
 from comparison import assert_same_table
 from fs_tables import ids, read, rows
-from support import CorpusRef, corpus_case, corpus_refs
+from support import CorpusRef, corpus_case, corpus_refs, of_each
 
 import lancefs
 from lancefs.filesystem import LanceFileSystem
@@ -188,7 +187,7 @@ def test_columns_of_any_name_are_files() -> None:
 SHOWN = [ref for ref in corpus_refs("feat_") if "-f2.1-w14" in str(ref) and ref.expected()]
 
 
-@pytest.mark.parametrize("ref", SHOWN, ids=str)
+@of_each(SHOWN)
 def test_files_hold_the_expected_rows(ref: CorpusRef) -> None:
     fs = LanceFileSystem(fo=ref.case.table())
     branch, version = ref.ref.branch, ref.ref.version

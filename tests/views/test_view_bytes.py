@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from comparison import assert_same_table
 from leaks import forget_views
-from support import REPOSITORY, CorpusRef, corpus_refs, rewrite_manifest
+from support import REPOSITORY, CorpusRef, corpus_refs, of_each, rewrite_manifest
 
 import lancefs
 from lancefs.errors import UnsupportedFeature
@@ -35,7 +35,7 @@ def path_of(ref: CorpusRef) -> str:
     return f"branches/{ref.ref.branch}/{name}.arrow" if ref.ref.branch else f"{name}.arrow"
 
 
-@pytest.mark.parametrize("ref", REFS, ids=str)
+@of_each(REFS)
 def test_every_view_of_the_corpus_has_the_rows_expected(ref: CorpusRef) -> None:
     path = ref.expected()
     assert path is not None
