@@ -18,12 +18,12 @@ from duckdb_adapter.frames import Source
 from duckdb_adapter.identifiers import quoted
 from duckdb_adapter.lake_names import LakeTable, parse_lake_name
 from duckdb_adapter.queries.all_rows import needs_all_rows
-from duckdb_adapter.queries.joined_columns import may_be_joined
+from duckdb_adapter.queries.joins import may_join
 from duckdb_adapter.queries.table_uses import StatementTable, TableUses, table_uses
 from duckdb_adapter.rewrites import restrict
 from duckdb_adapter.sources.arrow_source import ArrowDataset
 from duckdb_adapter.sources.joined_keys import JoinedScan
-from duckdb_adapter.sources.replacement import INTERVAL, READER, Replacement, TableInMemory
+from duckdb_adapter.sources.replacement import READER, Replacement, TableInMemory
 from duckdb_adapter.sources.rows import Rows, RowSource
 from duckdb_adapter.sources.unions import TableUnion
 from duckdb_adapter.storage import Storage
@@ -113,8 +113,9 @@ class ResolvedName(NamedTuple):
             return f"(SELECT *{changed} FROM {quoted(name)})" if changed else quoted(name)
 
         query = self.rows.query(table_of)
-        if self.rows.required_builtins:
-            query = f"{query} WHERE {builtins_test(self.rows.required_builtins)}"
+        if self.rows.required_builtins or self.rows.required_intervals:
+            test = builtins_test(self.rows.required_builtins, self.rows.required_intervals)
+            query = f"{query} WHERE {test}"
         empty = self._missing_columns
         return query if empty is None else _with_all(query, empty, self._variable(_EMPTY))
 
@@ -166,7 +167,7 @@ class ResolvedName(NamedTuple):
 
     def _joined(self, rows: RowSource) -> JoinedScan | None:
         """Return the scan of rows that may be joined with others; None where the text tells not."""
-        if self.uses is None or self.context is None or not may_be_joined(self.statement):
+        if self.uses is None or self.context is None or not may_join(self.statement):
             return None
         is_binary = not self.context.settings.collation()
         return JoinedScan(self.context.use, self.uses.query, rows, is_binary)
@@ -213,26 +214,26 @@ def resolve_name(name: str, storage: Storage) -> ResolvedName | None:
     return ResolvedName(name, answer.rows(), alias)
 
 
-def builtins_test(names: Collection[str]) -> str:
+def builtins_test(names: Collection[str], intervals: Collection[str] = ()) -> str:
     """Return a condition that DuckDB refuses where a function that aggregates is a macro.
 
     Such a macro would use more than the function does. DuckDB refuses one with FILTER. It knows the
     type of the values, which is never missing, without a value: the condition costs nothing.
 
     Args:
-        names: The functions, which take one number; and intervals, which functions make.
+        names: The functions, which take one number.
+        intervals: Intervals that functions make, such as `7 DAY`.
     """
-    intervals = sorted(name for name in names if name.startswith(INTERVAL))
-    calls = (f"(SELECT {name}(1) FILTER (WHERE true))" for name in sorted({*names} - {*intervals}))
+    calls = (f"(SELECT {name}(1) FILTER (WHERE true))" for name in sorted(names))
     tests = [f"system.main.typeof({call}) IS NOT NULL" for call in calls]
-    return " AND ".join([*tests, *map(_interval_test, intervals)])
+    return " AND ".join([*tests, *map(_interval_test, sorted(intervals))])
 
 
 def _interval_test(interval: str) -> str:
     """Return a condition that fails where macros make another interval of a constant one."""
-    own = f"CAST('{interval.removeprefix(INTERVAL)}' AS INTERVAL)"
-    is_same = f"CAST({interval} AS VARCHAR) IS NOT DISTINCT FROM CAST({own} AS VARCHAR)"
-    message = f"{interval} is made by a macro of yours; drop it, or call it otherwise"
+    own = f"CAST('{interval}' AS INTERVAL)"
+    is_same = f"CAST(INTERVAL {interval} AS VARCHAR) IS NOT DISTINCT FROM CAST({own} AS VARCHAR)"
+    message = f"INTERVAL {interval} is made by a macro of yours; drop it, or call it otherwise"
     return f"CASE WHEN {is_same} THEN true ELSE system.main.error('{message}') END"
 
 

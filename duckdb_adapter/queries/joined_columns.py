@@ -8,7 +8,6 @@ if the statement uses both tables once.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -27,23 +26,12 @@ from duckdb_adapter.queries.table_reads import (
 )
 from duckdb_adapter.queries.trees import NamedColumns, classes_in, shows_rows, terms_of
 
-# A statement without any of these reads one table alone.
-_SEVERAL = re.compile(r"\bjoin\b|\bfrom\b.*\bfrom\b|\bfrom\b[^()]*,", re.IGNORECASE | re.DOTALL)
 # What `EXISTS (SELECT …)` may show: no aggregate, which makes a row of none.
 _SHOWN = {"CONSTANT", "COLUMN_REF", "STAR"}
 # What makes other columns of `*`.
 _CHANGES = ("replace_list", "rename_list", "columns", "expr")
 # The side of a join whose rows come out only with those that they match.
 _MATCHED = {"LEFT": "right", "RIGHT": "left"}
-
-
-def may_be_joined(text: str) -> bool:
-    """Whether it is worthwhile to look at how a statement joins tables.
-
-    Args:
-        text: The statement.
-    """
-    return _SEVERAL.search(text) is not None
 
 
 @lru_cache(MAX_TEXTS)

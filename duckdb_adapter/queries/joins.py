@@ -31,9 +31,10 @@ _JOINS = re.compile(
 )
 # Classes of expressions that compare values.
 _COMPARING = ("COMPARISON", "BETWEEN", "OPERATOR")
-# Nor, for `tests_constants`, one without WHERE, or that reads one table alone.
+# A statement without any of these reads one table alone.
+_SEVERAL = re.compile(r"\bjoin\b|\bfrom\b.*\bfrom\b|\bfrom\b[^()]*,", re.IGNORECASE | re.DOTALL)
+# `tests_constants` looks at no statement without this.
 _WHERE = re.compile(r"\bwhere\b", re.IGNORECASE)
-_SEVERAL = re.compile(r"\bjoin\b|\bselect\b.*\bselect\b|\bfrom\b[^()]*,", re.IGNORECASE | re.DOTALL)
 _OR = "CONJUNCTION_OR"
 # The sides of joins of which each row that comes out has one.
 _SIDES_OF_ALL = {"INNER": ("left", "right"), "LEFT": ("left",), "RIGHT": ("right",)}
@@ -129,13 +130,22 @@ def _filtered_columns(root: Any) -> set[str]:
     return asked
 
 
+def may_join(text: str) -> bool:
+    """Whether it is worthwhile to look at how a statement joins tables.
+
+    Args:
+        text: The statement.
+    """
+    return _SEVERAL.search(text) is not None
+
+
 def tests_constants(query: TableQuery) -> bool:
     """Whether a statement joins rows of the table for which a comparison with constants is true.
 
     Args:
         query: The statement with the table.
     """
-    if not query.columns or not _WHERE.search(query.text) or not _SEVERAL.search(query.text):
+    if not query.columns or not _WHERE.search(query.text) or not may_join(query.text):
         return False
     read = query.table_read
     where = None if read is None else read.select.get("where_clause")

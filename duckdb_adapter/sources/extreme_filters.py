@@ -21,7 +21,6 @@ from duckdb_adapter.queries.members import UsedColumns
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.sources.column_values import MAX_ROWS
 from duckdb_adapter.sources.extremes import ORDERED, extremes_of, limits_of
-from duckdb_adapter.sources.replacement import INTERVAL
 from duckdb_adapter.sources.rows import Rows
 from duckdb_adapter.sources.unpushed_filters import FilteredRows
 from lancefs.datafile.arrays import is_text
@@ -74,12 +73,16 @@ class ExtremeRows(FilteredRows):
     @property
     def required_builtins(self) -> frozenset[str]:
         """Functions that have to be DuckDB's own in the statement."""
-        tests = self._uses.tests
-        called = [test.shift for test in tests if test.shift is not None and test.shift.is_called]
-        intervals = {f"{INTERVAL}{abs(each.amount)} {each.unit}" for each in called}
-        functions = {test.extreme.function for test in tests}
+        functions = {test.extreme.function for test in self._uses.tests}
         functions.update(function for function, _ in self._uses.extremes)
-        return super().required_builtins | functions | intervals
+        return super().required_builtins | functions
+
+    @property
+    def required_intervals(self) -> frozenset[str]:
+        """Intervals that functions have to make as DuckDB's own do."""
+        shifts = [test.shift for test in self._uses.tests]
+        called = [shift for shift in shifts if shift is not None and shift.is_called]
+        return frozenset(f"{abs(shift.amount)} {shift.unit}" for shift in called)
 
     def _conditions(self) -> Sequence[pc.Expression]:
         """Return what is true for all rows that the statement uses."""

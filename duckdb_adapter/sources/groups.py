@@ -95,6 +95,11 @@ class GroupedRows(RowSource):
         """Functions that have to be DuckDB's own in the statement."""
         return self.rows.required_builtins
 
+    @property
+    def required_intervals(self) -> frozenset[str]:
+        """Intervals that functions have to make as DuckDB's own do."""
+        return self.rows.required_intervals
+
     def query(self, table_of: TableOf) -> str:
         """Return the query that DuckDB reads: the rows with the strings of their numbers."""
         columns = ", ".join(

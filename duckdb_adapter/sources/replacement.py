@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 # The variable by which a replacement query names its reader.
 READER = "reader"
-# How an interval begins of which functions in the statement have to make what DuckDB's own do.
-INTERVAL = "INTERVAL "
 # Returns the table in SQL that a variable of a replacement is.
 TableOf: TypeAlias = "Callable[[str], str]"
 
@@ -25,10 +23,15 @@ class Replacement(ABC):
 
     @property
     def required_builtins(self) -> frozenset[str]:
-        """Functions that have to be DuckDB's own in the statement, and intervals that they make.
+        """Functions that have to be DuckDB's own in the statement.
 
         A macro of such a name may use more of the rows than the function does.
         """
+        return frozenset()
+
+    @property
+    def required_intervals(self) -> frozenset[str]:
+        """Intervals, such as `7 DAY`, that functions have to make as DuckDB's own do."""
         return frozenset()
 
     @property

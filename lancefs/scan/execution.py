@@ -65,7 +65,7 @@ class Scan:
             CorruptFile: A file of the table is damaged.
             UnsupportedFeature: A file uses something that this release does not read.
         """
-        return self._count(self._read_by_sound_indices(), self._request.is_collected)
+        return self._within_memory(self._read_by_sound_indices(), self._request.is_collected)
 
     def rows_at(self, positions: Ints) -> Iterator[pa.RecordBatch]:
         """Yield the rows at given positions, of a scan without filter, offset and limit.
@@ -73,7 +73,7 @@ class Scan:
         Args:
             positions: Positions among the rows of the scan, ascending, each once.
         """
-        return self._count(self._take_positions(positions), is_collected=True)
+        return self._within_memory(self._take_positions(positions), is_collected=True)
 
     def rows_of(self, wanted: Iterable[tuple[FragmentReader, Ints]]) -> Iterator[pa.RecordBatch]:
         """Yield rows of fragments, whatever filter, offset and limit say.
@@ -81,7 +81,7 @@ class Scan:
         Args:
             wanted: Fragments, each with the offsets of live rows, ascending, each once.
         """
-        return self._count(self._take_offsets(wanted), is_collected=True)
+        return self._within_memory(self._take_offsets(wanted), is_collected=True)
 
     def candidates(self, most_tested: int) -> Mapping[int, Sequence[RowRange] | None] | None:
         """Return which rows may pass the filter, for a planner that leaves the others out.
@@ -110,10 +110,10 @@ class Scan:
                 return found
         return None
 
-    def _count(
+    def _within_memory(
         self, batches: Iterable[pa.RecordBatch], is_collected: bool
     ) -> Iterator[pa.RecordBatch]:
-        """Yield batches, and count them.
+        """Yield batches, counted in the statistics, if those that are kept are not too many.
 
         Args:
             batches: The batches.
@@ -160,10 +160,8 @@ class Scan:
             return
         part = self._plan.wanted_part()
         skip = part.skip
-        settings = request.settings
-        budget = settings.table_bytes if request.is_collected else settings.stream_bytes
-        columns = len(request.fields) + len(request.filter_fields)
-        pace = Pace(request.batch_rows, budget, columns, settings, self._first_rows())
+        columns, budget = request.column_count, request.morsel_bytes
+        pace = Pace(request.batch_rows, budget, columns, request.settings, self._first_rows())
         morsels = self._plan.morsels(part, pace)
         decoded = (
             decode_here(morsels, self._reader, pace)
@@ -218,7 +216,7 @@ class Scan:
     def _read_few(self) -> Sequence[pa.RecordBatch] | None:
         """Return the rows that pass, if few local rows may; None if morsels have to be decoded."""
         request, candidates = self._request, self._plan.candidates()
-        if candidates is None or request.filter is None or request.blobs == "bytes":
+        if candidates is None or request.filter is None or request.reads_blobs:
             return None
         if request.index_use is not None and request.index_use.is_part:
             return None  # rows of other fragments are tested as well

@@ -103,8 +103,7 @@ class MorselReader:
     def _budget(self) -> expanding:
         """Return the budget of memory of one decoding."""
         request = self.request
-        columns = len(request.fields) + len(request.filter_fields)
-        return expanding(request.settings.max_memory, columns, SCAN_MEMORY)
+        return expanding(request.settings.max_memory, request.column_count, SCAN_MEMORY)
 
     def read(self, morsel: Morsel, pace: Pace) -> DecodedMorsel:
         """Decode the rows to return of a morsel, or of its beginning where its rows are long.
@@ -132,7 +131,7 @@ class MorselReader:
 
     def _first_fields(self, morsel: Morsel) -> Sequence[Field]:
         """Return the columns that are read of a morsel before it is known which rows pass."""
-        if morsel.is_picked and self.request.blobs != "bytes":
+        if morsel.is_picked and not self.request.reads_blobs:
             return self.all_fields()
         return self.request.filter_fields or self.request.fields
 
@@ -169,7 +168,7 @@ class MorselReader:
 
     def _decode(self, morsel: Morsel, by_item: frozenset[int], pace: Pace) -> DecodedMorsel:
         request, condition = self.request, self.request.filter
-        if morsel.is_picked and condition is not None and request.blobs != "bytes":
+        if morsel.is_picked and condition is not None and not request.reads_blobs:
             offsets = morsel.picked_rows()
             ranges = as_ranges(offsets)
             are_rare = len(ranges) * request.settings.rows_per_range < morsel.rows
@@ -196,7 +195,7 @@ class MorselReader:
             pass  # the filter read all that is returned, or nothing is
         elif (
             self._is_sparse(mask, rows)
-            or request.blobs == "bytes"
+            or request.reads_blobs
             or self._are_few_texts(morsel, columns, rows)
         ):
             columns |= self._read_others(morsel, columns, _mask_ranges(mask, morsel.start))
@@ -260,9 +259,8 @@ class MorselReader:
             WrongIndex: A row is not what an index says of it.
             LanceError: As `read` does.
         """
-        request, settings, ranges = self.request, self.request.settings, as_ranges(offsets)
-        most = settings.table_bytes if request.is_collected else settings.stream_bytes
-        with counting() as counters, limited(most), self._budget():
+        request, ranges = self.request, as_ranges(offsets)
+        with counting() as counters, limited(request.morsel_bytes), self._budget():
             columns = read_columns(request, source, self.all_fields(), ranges, AS_VALUES)
             passed = condition.evaluate(self._filter_batch(columns, len(offsets)))
         if not passed.all():
@@ -294,12 +292,10 @@ class MorselReader:
             TooLarge: The rows have more bytes than a morsel may have.
             LanceError: As `read` does.
         """
-        request, settings = self.request, self.request.settings
-        offsets, deleted = rows_of(ranges), fragment.deleted
+        request, offsets, deleted = self.request, rows_of(ranges), fragment.deleted
         offsets = offsets[: offsets.searchsorted(fragment.physical_rows)]
         live = ~is_among(offsets, deleted) if len(deleted) else None
-        most = settings.table_bytes if request.is_collected else settings.stream_bytes
-        with counting() as counters, limited(most), self._budget():
+        with counting() as counters, limited(request.morsel_bytes), self._budget():
             own = as_ranges(offsets)
             columns = read_columns(request, fragment, request.filter_fields, own, AS_VALUES)
             passed = condition.evaluate(self._filter_batch(columns, len(offsets)), live)
@@ -319,7 +315,7 @@ class MorselReader:
         """
         request = self.request
         is_sparse = mask is not None and (
-            request.blobs == "bytes" or self._is_sparse(mask, int(np.count_nonzero(mask)))
+            request.reads_blobs or self._is_sparse(mask, int(np.count_nonzero(mask)))
         )
         ranges = (
             _mask_ranges(mask, morsel.start) if mask is not None and is_sparse else morsel.ranges
@@ -370,7 +366,7 @@ class MorselReader:
     def _fields_of_candidates(self, morsel: Morsel, rows: int) -> Sequence[Field]:
         """Return the columns to decode of rows that may pass: those of the filter, or all."""
         is_few = rows <= self.request.settings.few_candidates
-        if not (morsel.is_picked and is_few) or self.request.blobs == "bytes":
+        if not (morsel.is_picked and is_few) or self.request.reads_blobs:
             return self.request.filter_fields
         return self.all_fields()
 

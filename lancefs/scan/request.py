@@ -92,6 +92,21 @@ class ScanRequest:
         return is_bulk and bool(self.fragments) and not self.fragments[0].is_local
 
     @property
+    def reads_blobs(self) -> bool:
+        """Whether blob columns come as bytes, which may be megabytes in each row."""
+        return self.blobs == "bytes"
+
+    @property
+    def column_count(self) -> int:
+        """How many columns are decoded, those that filter and result share counted twice."""
+        return len(self.fields) + len(self.filter_fields)
+
+    @property
+    def morsel_bytes(self) -> int:
+        """Decoded bytes of a morsel."""
+        return self.settings.table_bytes if self.is_collected else self.settings.stream_bytes
+
+    @property
     def gives_back(self) -> bool:
         """Whether mapped bytes of files are given back between columns."""
         return not (self.is_collected or self.is_short)
