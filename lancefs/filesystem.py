@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import pickle
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import accumulate
@@ -17,15 +16,16 @@ from typing import Any
 from uuid import uuid4
 
 import fsspec
-import fsspec.asyn
 from fsspec.utils import stringify_path, tokenize
 
 from lancefs.arguments import check_number
 from lancefs.errors import NoSuchPath, NotALanceTable, ReadFailed
+from lancefs.forks import generation
 from lancefs.masking import mask_secrets
 from lancefs.printable import printable
 from lancefs.storage import Store, forget
 from lancefs.storage.filesystems import open_url, with_connections, with_mapping
+from lancefs.storage.forked import note, usable_here
 from lancefs.storage.local_files import is_local
 from lancefs.table.base_paths import BaseRules, as_rules, confine
 from lancefs.table.versions import VERSIONS, list_versions
@@ -173,7 +173,8 @@ class LanceFileSystem(ReadOnlyFileSystem):
             protocol = target_protocol or "file"
             self._fs = fsspec.filesystem(protocol, **with_connections(protocol, options))
             self.root = self._fs._strip_protocol(fo) if fo else ""
-        self._process = os.getpid()
+        note(self._fs)
+        self._usable_in = generation()
         self._is_rooted = bool(fo)
         self._list_streams = list_streams
         self._rules = as_rules(base_rules, base_paths)
@@ -201,16 +202,17 @@ class LanceFileSystem(ReadOnlyFileSystem):
     def fs(self) -> fsspec.AbstractFileSystem:
         """The filesystem that contains the tables.
 
-        A forked child gets a new instance of an async filesystem: the thread of the event loop does
-        not exist in the child.
+        A forked child gets another instance where that of its parent cannot make requests there.
+
+        Raises:
+            ReadFailed: There is no way to make requests in this process.
         """
-        if self._process != os.getpid():
-            self._process = os.getpid()
-            if getattr(self._fs, "async_impl", False):
-                if not hasattr(fsspec.asyn, "reset_after_fork"):  # old fsspec has no hook
-                    fsspec.asyn.reset_lock()
-                self._fs = pickle.loads(pickle.dumps(self._fs))
+        if self._usable_in != generation():
+            usable = usable_here(self._fs, self.root)
+            if usable is not self._fs:
+                self._fs = usable
                 self._opened.clear()
+            self._usable_in = generation()
         return self._fs
 
     # Paths

@@ -15,7 +15,7 @@ from duckdb_adapter.queries.trees import classes_in, shows_rows
 def sorted_columns(query: TableQuery) -> Collection[str]:
     """Return the columns that a statement sorts, or carries along, where it sorts all rows.
 
-    None where it has conditions, which the scan has to see.
+    There are none where it has conditions, which the scan has to see.
     """
     lower = query.text.lower()
     select = query.table_select if "order" in lower and "limit" not in lower else None

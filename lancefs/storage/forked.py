@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from lancefs.errors import ReadFailed, cause
@@ -74,8 +76,21 @@ def _is_of_this_process(asks: Any) -> bool:
     return getattr(asks, _SEEN, generation()) == generation()
 
 
+@lru_cache(maxsize=1)
+def _forget_loop(generation: int) -> None:
+    """Have fsspec start an event loop in this process, where its release does not by itself.
+
+    Args:
+        generation: That of this process.
+    """
+    asyn = sys.modules.get("fsspec.asyn")
+    if asyn is not None and not hasattr(asyn, "reset_after_fork"):
+        asyn.reset_lock()
+
+
 def _copied(fs: fsspec.AbstractFileSystem, url: str) -> fsspec.AbstractFileSystem:
     """Make a filesystem, and those that it wraps, with the same arguments."""
+    _forget_loop(generation())
     try:
         copy: fsspec.AbstractFileSystem = pickle.loads(pickle.dumps(fs))
     except Exception as error:  # whatever the arguments of a filesystem raise
