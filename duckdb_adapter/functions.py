@@ -114,6 +114,15 @@ def scan_call(name: str) -> ScanCall | None:
     return call_of(_arguments_of(name), BY_NAME[SCAN].parameters)
 
 
+def differ_in_time(name: str, other: str) -> bool:
+    """Whether two names stand for one call at different times."""
+    if name.partition(" ")[0] != other.partition(" ")[0]:
+        return False
+    ours, theirs = dict(_arguments_of(name)), dict(_arguments_of(other))
+    is_timed = ours.pop("as_of", None) != theirs.pop("as_of", None)
+    return is_timed and ours == theirs
+
+
 def _arguments_of(name: str) -> Arguments:
     """Return the arguments of the call that a name stands for, by their names."""
     arguments: Arguments = json.loads(name.partition(" ")[2].replace("`", '"'))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from duckdb_adapter.bind_callback import REBINDS
 from duckdb_adapter.duckdb_types import loses_filters
 from duckdb_adapter.engine_settings import NEEDED_SETTINGS, BindContext, is_descending
-from duckdb_adapter.functions import find_call, is_call
+from duckdb_adapter.functions import differ_in_time, find_call, is_call
 from duckdb_adapter.identifiers import fold, literal, quoted
 from duckdb_adapter.interrupts import QUERY_SCOPE
 from duckdb_adapter.pinned_versions import NameUse
@@ -149,6 +149,12 @@ class Scope:
         except Exception as error:
             text = f"Invalid Input Error: {error}{self.storage.note}"
             raise duckdb.InvalidInputException(text) from error
+
+    def moves(self, message: str) -> bool:
+        """Whether DuckDB asked again for a call that was added, at another time."""
+        call = find_call(message)
+        known = [name for name in self.names if is_call(name)]
+        return call is not None and any(differ_in_time(call, name) for name in known)
 
     def names_called(self, alias: str) -> Iterator[str]:
         """Yield the names that were added whose table has this name without its folder."""

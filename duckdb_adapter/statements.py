@@ -32,6 +32,8 @@ _AT = (
     rf"(?i)(?P<name>{PART}){SPACE}(?:AS{SPACE}(?:{PART}){SPACE})?AT{MAYBE_SPACE}"
     rf"\({MAYBE_SPACE}(?P<unit>VERSION|TIMESTAMP){MAYBE_SPACE}=>"
 )
+# What DuckDB 1.5 puts in the place of a parameter of a macro when the macro is created.
+_MACRO_PARAMETER = "0_macro_parameters"
 _NO_ALIAS = r'(?s)Referenced table "(?P<alias>.+?)" not found!'
 _NO_TIME_TRAVEL = "Catalog type does not support time travel"
 # Statements that change tables, by DuckDB's names.
@@ -120,6 +122,30 @@ def versioned_names(statement: Any, message: str) -> dict[str, str]:
             f"only; write {advice}"
         )
     return found
+
+
+def parameter_advice(statement: Any, message: str) -> str | None:
+    """Say how a macro may give its parameters to one of our functions; None of other statements.
+
+    Args:
+        statement: The statement.
+        message: What is wrong with it.
+    """
+    if kind_of(statement) != "CREATE" or _MACRO_PARAMETER not in message:
+        return None
+    return (
+        "Invalid Input Error: this database of DuckDB reads the tables of a macro when the macro "
+        "is created, and its parameters have no values then; write the call as a text, such as "
+        "FROM query('FROM lance_scan(''' || path || ''')'), or use DuckDB 2.0"
+    )
+
+
+def moving_time_advice() -> str:
+    """Say how a table is read as of a time that is another one whenever DuckDB asks for it."""
+    return (
+        "Invalid Input Error: as_of is another time whenever this database of DuckDB looks for "
+        "the table; SET VARIABLE moment = now() before, and write as_of := getvariable('moment')"
+    )
 
 
 def unknown_alias(message: str) -> str | None:

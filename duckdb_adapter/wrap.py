@@ -37,6 +37,8 @@ from duckdb_adapter.statements import (
     created_table,
     is_refused_change,
     kind_of,
+    moving_time_advice,
+    parameter_advice,
     refusal,
     target_of,
     unknown_alias,
@@ -381,6 +383,11 @@ class LanceConnection:
 
     def _reason(self, statement: Any, message: str, scope: Scope) -> str | None:
         """Return why a statement failed, where we can say it better than DuckDB; None elsewhere."""
+        if scope.moves(message):
+            return moving_time_advice()
+        advice = parameter_advice(statement, message)
+        if advice is not None:
+            return advice
         name = self._refused(statement, message, scope)
         if name is not None:
             return refusal(name, statement)

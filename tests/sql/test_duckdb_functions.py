@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,39 @@ def test_as_of_is_the_newest_version_of_that_time(con: Any) -> None:
     assert count(con, ", as_of := DATE '2100-01-01'") == ORDERS_ROWS[4]
     with pytest.raises(duckdb.Error, match="no version from 2001-01-01"):
         count(con, ", as_of := DATE '2001-01-01'")
+
+
+def test_as_of_takes_the_time_of_a_variable(con: Any) -> None:
+    con.execute("SET VARIABLE moment = now()")
+    assert count(con, ", as_of := getvariable('moment')") == ORDERS_ROWS[4]
+
+
+def test_a_wrapped_connection_says_where_a_time_is_another_one_each_time() -> None:
+    """DuckDB looks for the table twice, and `now()` is another name then."""
+    for statement in ("", "CREATE VIEW recent AS "):
+        with closing(connect("wrap")) as con:
+            query = f"{statement}FROM lance_scan('{ORDERS}', as_of := now())"
+            with pytest.raises(duckdb.InvalidInputException, match="SET VARIABLE moment = now"):
+                con.execute(query)
+
+
+def test_a_macro_gives_its_parameters_to_a_function(con: Any) -> None:
+    text = f"'FROM lance_scan(''{ORDERS}'', version := ' || version || ')'"
+    con.execute(f"CREATE MACRO rows_of(version) AS TABLE SELECT order_id FROM query({text})")
+    for version, rows in ORDERS_ROWS.items():
+        assert con.execute(f"SELECT count(*) FROM rows_of({version})").fetchone() == (rows,)
+
+
+def test_a_macro_of_duckdb_15_is_told_how_to_give_its_parameters() -> None:
+    """That release looks for the table when the macro is created."""
+    with closing(connect("wrap")) as con:
+        create = f"CREATE MACRO rows_of(v) AS TABLE FROM lance_scan('{ORDERS}', version := v)"
+        if duckdb.__version__.startswith("1.5"):
+            with pytest.raises(duckdb.InvalidInputException, match=r"FROM query\('FROM lance_scan"):
+                con.execute(create)
+        else:
+            con.execute(create)
+            assert con.execute("SELECT count(*) FROM rows_of(1)").fetchone() == (ORDERS_ROWS[1],)
 
 
 def test_storage_options_are_a_map(con: Any) -> None:
