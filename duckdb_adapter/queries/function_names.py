@@ -25,5 +25,6 @@ OF_VALUES = {
     *("time_bucket", "isoyear", "weekofyear", "weekday", "date_add", "date_sub", "make_date"),
     *("list_sort", "array_to_string", "list_distinct", "string_split", "str_split", "md5"),
     *("regexp_full_match", "strip_accents", "json_extract", "json_extract_string", "isnan"),
+    *("to_years", "to_months", "to_weeks", "to_days", "to_hours", "to_minutes", "to_seconds"),
     *("strftime", "age", "date_diff", "datediff", "epoch", "epoch_ms", "hour", "minute", "second"),
 }
