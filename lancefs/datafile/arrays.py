@@ -23,7 +23,14 @@ from lancefs.datafile.blocks import (
     no_width,
 )
 from lancefs.datafile.buffers import PLACE_BYTES, number_dtype, reserve
-from lancefs.datafile.kernels import are_letters, is_utf8, take, take_strings, text_bounds
+from lancefs.datafile.kernels import (
+    are_letters,
+    is_utf8,
+    number_texts,
+    take,
+    take_strings,
+    text_bounds,
+)
 from lancefs.datafile.kernels.strings import LARGEST, compact_offsets
 from lancefs.datafile.logical_types import is_list
 from lancefs.datafile.value_widths import min_value_bytes
@@ -34,6 +41,8 @@ from lancefs.storage import Bytes
 _WIDE = 128
 # Number of ASCII characters; and of strings among which all flags of a block are looked for first.
 _ASCII, _SAMPLE = 128, 4 * 1024
+# Most distinct strings of an array that are looked for in memory that a processor has near.
+_MAX_DISTINCT = 32 * 1024
 _INT64_OFFSETS = (pa.types.is_large_string, pa.types.is_large_binary)
 _INT32_OFFSETS = (pa.types.is_string, pa.types.is_binary)
 _TEXTS = {pa.string().id, pa.large_string().id}
@@ -265,11 +274,24 @@ def encode_texts(array: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(array.type):
         return array
     if not pa.types.is_list(array.type):
-        return array.dictionary_encode()
+        return _encode_strings(array)
     items = encode_texts(array.values)
     kind = pa.list_(array.type.value_field.with_type(items.type))
     buffers, nulls = array.buffers()[:2], array.null_count
     return pa.Array.from_buffers(kind, len(array), buffers, nulls, array.offset, [items])
+
+
+def _encode_strings(array: pa.StringArray) -> pa.DictionaryArray:
+    """Return strings dictionary-encoded, as `dictionary_encode` does, but quicker if many recur."""
+    valid = valid_slots(array)
+    found = number_texts(*strings_of(array), valid, _MAX_DISTINCT) if len(array) else None
+    if found is None:
+        return array.dictionary_encode()
+    numbers, firsts = found
+    buffers = [bitmap(valid), pa.py_buffer(numbers)]
+    indices = pa.Array.from_buffers(pa.int32(), len(array), buffers)
+    items = array.take(pa.Array.from_buffers(pa.int64(), len(firsts), [None, pa.py_buffer(firsts)]))
+    return pa.DictionaryArray.from_arrays(indices, items, safe=False)
 
 
 def without_columns(rows: int) -> pa.RecordBatch:
@@ -494,7 +516,10 @@ def _dictionary(block: Block, data_type: pa.DictionaryType, valid: Mask | None) 
         flags = _flags(block)
         if flags is not None:
             return _dictionary(flags, data_type, valid)
-    return to_arrow(block, data_type.value_type, valid).dictionary_encode().cast(data_type)
+    values = to_arrow(block, data_type.value_type, valid)
+    is_string = pa.types.is_string(values.type)
+    encoded = _encode_strings(values) if is_string else values.dictionary_encode()
+    return encoded if encoded.type == data_type else encoded.cast(data_type)
 
 
 def _flags(block: VariableWidth) -> Dictionary | None:

@@ -50,7 +50,6 @@ class KeptTexts:
         self.is_kept = True
         self.last_use = 0
         self._lock = Lock()
-        self._places: dict[str, int] = {}
         self._items = array_of([], pa.string())
         self._positions: dict[int, Array] = {}  # of the rows of fragments, by their ids
 
@@ -101,27 +100,29 @@ class KeptTexts:
         known = self._learn(array.dictionary) if self.is_kept else None
         if known is None:
             return
-        of_rows, start = known[numbers_of(array.indices, len(known) - 1)], 0
+        of_rows = known.take(numbers_of(array.indices, len(known) - 1), mode="clip")
+        start = 0
         for reader, ranges in parts:
             stop = start + count_rows(ranges)
-            self._of_fragment(reader)[rows_of(ranges)] = of_rows[start:stop]
+            rows = slice(*ranges[0]) if len(ranges) == 1 else rows_of(ranges)
+            self._of_fragment(reader)[rows] = of_rows[start:stop]
             start = stop
         if not self.is_kept:  # as another thread decided meanwhile
             self.let_go()
 
     def _learn(self, items: pa.StringArray) -> Array | None:
         """Return the positions of values, and that of null last; None where there are many."""
+        import pyarrow.compute as pc  # not needed to open tables
+
         with self._lock:
             if len(items) <= MAX_VALUES and items.nbytes <= _MAX_BYTES:
-                known, values = len(self._places), items.to_pylist()
-                found = [
-                    _NULL if value is None else self._places.setdefault(value, len(self._places))
-                    for value in values
-                ]
-                if len(self._places) > known:
-                    self._items = array_of([*self._places], pa.string())
-                if len(self._places) <= MAX_VALUES and self._items.nbytes <= _MAX_BYTES:
-                    return np.array([*found, _NULL], np.uint16)
+                places = pc.index_in(items, self._items)
+                if places.null_count:
+                    new = pc.unique(items.filter(places.is_null()).drop_null())
+                    self._items = pa.concat_arrays([self._items, new])
+                    places = pc.index_in(items, self._items)
+                if len(self._items) <= MAX_VALUES and self._items.nbytes <= _MAX_BYTES:
+                    return np.append(numbers_of(places, _NULL), _NULL).astype(np.uint16)
             self.let_go()
             return None
 

@@ -45,6 +45,7 @@ from lancefs.datafile.kernels.manifests import find_data_files as find_data_file
 from lancefs.datafile.kernels.manifests import find_fragments as find_fragments
 from lancefs.datafile.kernels.membership import TextSet as TextSet
 from lancefs.datafile.kernels.membership import among as among
+from lancefs.datafile.kernels.membership import number_texts as number_texts
 from lancefs.datafile.kernels.packed import find_packed as find_packed
 from lancefs.datafile.kernels.packed import restore_pages as restore_pages
 from lancefs.datafile.kernels.parts import holds as holds

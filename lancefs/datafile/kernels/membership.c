@@ -1,4 +1,4 @@
-/* Strings that are one of some texts. */
+/* Strings that are one of some texts, and the distinct ones of some strings. */
 #include "kernels.h"
 
 static inline uint64_t mixed(uint64_t hash, uint64_t word) {
@@ -76,4 +76,56 @@ KERNEL(among, const int32_t *offsets, int64_t count, const uint8_t *data, int64_
         found[row] = slots[slot] != 0;
     }
     return 0;
+}
+
+/* Return whether two strings of the same size are the same. */
+static inline int is_same(const uint8_t *one, const uint8_t *other, int64_t size) {
+    if (size < 8)
+        return memcmp(one, other, (size_t)size) == 0;
+    for (int64_t i = 0; i + 8 < size; i += 8)
+        if (load(one + i, 8) != load(other + i, 8))
+            return 0;
+    return load(one + size - 8, 8) == load(other + size - 8, 8);
+}
+
+/* Write the number of each string, those of distinct ones ascending from 0 on, and the first row of
+ * each of these; return how many there are, or `most` + 1 where there are more than `most`.
+ *
+ * `slots` has `slots_mask` + 1 zeros, a power of two and more than `most`. In one that is taken, the
+ * upper half is that of a hash, the lower one a number, from 1 on. */
+KERNEL(number_texts, const int32_t *offsets, int64_t count, const uint8_t *data, int64_t size,
+       const uint8_t *valid, uint64_t *slots, int64_t slots_mask, int64_t most, int32_t *numbers,
+       int64_t *firsts) {
+    int64_t found = 0;
+    for (int64_t row = 0; row < count; row++) {
+        numbers[row] = 0;
+        if (valid && !valid[row])
+            continue;
+        const int64_t start = offsets[row], length = offsets[row + 1] - start;
+        if (start < 0 || length < 0 || start + length > size)
+            return DAMAGED;
+        const uint8_t *text = data + start;
+        const uint64_t hash = hash_of(text, length), upper = hash >> 32 << 32;
+        int64_t slot = (int64_t)hash & slots_mask, number = -1;
+        for (; slots[slot]; slot = (slot + 1) & slots_mask) {
+            if ((slots[slot] ^ upper) >> 32)
+                continue;
+            const int64_t known = (int64_t)(slots[slot] & UINT32_MAX) - 1;
+            const int64_t first = offsets[firsts[known]];
+            if (offsets[firsts[known] + 1] - first == length &&
+                is_same(data + first, text, length)) {
+                number = known;
+                break;
+            }
+        }
+        if (number < 0) {
+            if (found == most)
+                return most + 1;
+            number = found++;
+            firsts[number] = row;
+            slots[slot] = upper | (uint64_t)found;
+        }
+        numbers[row] = (int32_t)number;
+    }
+    return found;
 }

@@ -1,11 +1,11 @@
-"""Membership of strings in a set of strings."""
+"""Membership of strings in a set of strings, and the distinct ones of some strings."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.buffers import Array, Mask
+from lancefs.datafile.buffers import Array, Ints, Mask, empty
 from lancefs.datafile.kernels.calls import c_function, twin_of
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
@@ -13,6 +13,8 @@ from lancefs.storage import Bytes
 # Bits that tell most strings from the texts, for each of these, and at least.
 _BITS = 16
 _LEAST_BITS = 4096
+# Slots of a hash table for each string that may be in it.
+_SLOTS = 4
 
 
 class TextSet:
@@ -64,6 +66,38 @@ def _binary(offsets: Array, data: Bytes) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
 
 
+def number_texts(
+    offsets: Array, data: Bytes, valid: Mask | None, most: int
+) -> tuple[Array, Ints] | None:
+    """Number the distinct strings, in the order in which they are met.
+
+    Args:
+        offsets: String i is `data[offsets[i]:offsets[i + 1]]` (int32).
+        data: The bytes of the strings.
+        valid: Which strings are there; None for all.
+        most: How many distinct strings there may be.
+
+    Returns:
+        The number of each string (int32), 0 for those that are not there; and the first row of each
+        distinct string. None where there are more than `most`.
+
+    Raises:
+        CorruptFile: The offsets of a string that is there descend or leave the data.
+    """
+    rows = np.arange(len(offsets) - 1) if valid is None else np.flatnonzero(valid)
+    begins, ends = offsets[rows], offsets[rows + 1]
+    if (begins < 0).any() or (begins > ends).any() or (ends > len(data)).any():
+        raise CorruptFile("the offsets of strings descend or leave their bytes")
+    texts = [data[begin:end].tobytes() for begin, end in zip(begins, ends, strict=True)]
+    found: dict[bytes, int] = {}
+    numbers = np.zeros(len(offsets) - 1, np.int32)
+    numbers[rows] = [found.setdefault(text, len(found)) for text in texts]
+    if len(found) > most:
+        return None
+    _, firsts = np.unique(numbers[rows], return_index=True)
+    return numbers, rows[firsts]
+
+
 _c_among = c_function(
     "among", "offsets number bytes number ints number bytes out number out number out"
 )
@@ -78,6 +112,25 @@ def _compiled_among(offsets: Array, data: Bytes, texts: TextSet) -> Mask:
     _c_among(offsets, count, data, len(data), texts.offsets, added, texts.data, *table, found)
     texts.table = table  # complete; a thread that began before made one of its own
     return found
+
+
+_c_number_texts = c_function(
+    "number_texts", "offsets number bytes number bytes out number number out out"
+)
+
+
+@twin_of(number_texts)
+def _compiled_number_texts(
+    offsets: Array, data: Bytes, valid: Mask | None, most: int
+) -> tuple[Array, Ints] | None:
+    count = len(offsets) - 1
+    most = min(most, count)
+    slots = np.zeros(_power_of_two(_SLOTS * most + 1), np.int64)
+    numbers, firsts = empty(count, np.int32), empty(most, np.int64)
+    found = _c_number_texts(
+        offsets, count, data, len(data), valid, slots, len(slots) - 1, most, numbers, firsts
+    )
+    return (numbers, firsts[:found].copy()) if found <= most else None
 
 
 def _empty_table(texts: int) -> tuple[Bytes, int, Array, int]:

@@ -38,6 +38,7 @@ from string_inputs import (
     texts_and_keys,
     texts_and_parts,
     texts_of_zones,
+    texts_that_recur,
 )
 from text_inputs import rows_of_text_pages
 from vector_inputs import (
@@ -546,6 +547,7 @@ PAIRS = {
     "join_streams": (streams.join_streams, split_streams()),
     "holds": (parts.holds, texts_and_parts()),
     "among": (membership.among, texts_and_keys()),
+    "number_texts": (membership.number_texts, texts_that_recur()),
     "text_bounds": (bounds.text_bounds, texts_of_zones()),
     "is_utf8": (utf8.is_utf8, texts()),
     "find_fragments": (manifests.find_fragments, manifest_messages()),

@@ -140,6 +140,21 @@ def texts_and_keys(draw: st.DrawFn) -> Arguments:
 
 
 @st.composite
+def texts_that_recur(draw: st.DrawFn) -> Arguments:
+    """Texts of any bytes, some of which come again, and how many distinct ones there may be."""
+    letters = st.binary(max_size=20) | st.binary(max_size=2).map(lambda end: b"\xe9" * 16 + end)
+    known = draw(st.lists(letters, min_size=1, max_size=6))
+    held = draw(st.lists(letters | st.sampled_from(known), max_size=30))
+    offsets = np.cumsum([0, *map(len, held)], dtype=np.int32)
+    most = draw(st.just(100) | st.integers(0, 9))
+    if most == 100 and not draw(st.integers(0, 4)):
+        offsets[draw(st.integers(0, len(held)))] += draw(st.integers(-3, 3))
+    valid = draw(st.none() | st.lists(st.booleans(), min_size=len(held), max_size=len(held)))
+    data = odd_place(draw, np.frombuffer(b"".join(held), np.uint8))
+    return offsets, data, None if valid is None else np.array(valid, np.bool_), most
+
+
+@st.composite
 def texts_of_zones(draw: st.DrawFn) -> Arguments:
     """Texts of any bytes, of which many have the same beginning."""
     letters = st.binary(max_size=9) | st.binary(max_size=4).map(lambda end: b"\xe9" * 30 + end)

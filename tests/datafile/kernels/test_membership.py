@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
+import pytest
 
+from lancefs.datafile import arrays
+from lancefs.datafile.arrays import encode_texts
 from lancefs.datafile.kernels import TextSet, among
 from lancefs.storage import Bytes
 
@@ -24,3 +28,18 @@ def test_strings_are_looked_up_many_times_in_the_same_texts() -> None:
     assert among(*strings(), texts).tolist() == []
     assert among(*strings(b"Graz", b"Gent"), texts).tolist() == [False, True]
     assert among(*strings(b"Lyon" * 9, b"Lyon", b""), texts).tolist() == [True, False, True]
+
+
+WORDS = ["Gent", None, "", "Lyon" * 9, "Gent", "ä" * 8, None, "Lyon" * 9, "Gen", "Gent\0"] * 3
+
+
+@pytest.mark.parametrize("most", [3, 100])
+@pytest.mark.parametrize("words", [WORDS, ["a", "b", "a"], [None, None], []])
+def test_strings_have_the_dictionary_that_arrow_makes(
+    monkeypatch: pytest.MonkeyPatch, words: list[str | None], most: int
+) -> None:
+    monkeypatch.setattr(arrays, "_MAX_DISTINCT", most)
+    for strings in (pa.array(words, pa.string()), pa.array([None, "x", *words])[2:]):
+        found = encode_texts(strings.cast(pa.string()))
+        found.validate(full=True)
+        assert found.equals(strings.cast(pa.string()).dictionary_encode())
