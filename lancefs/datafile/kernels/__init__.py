@@ -30,12 +30,12 @@ from lancefs.datafile.kernels.intervals import between as between
 from lancefs.datafile.kernels.intervals import within as within
 from lancefs.datafile.kernels.items import find_items as find_items
 from lancefs.datafile.kernels.jsonb import write_json as write_json
+from lancefs.datafile.kernels.layers import unravel as unravel
 from lancefs.datafile.kernels.levels import take_levels as take_levels
 from lancefs.datafile.kernels.library import LIBRARY
 from lancefs.datafile.kernels.library import KernelReport as KernelReport
 from lancefs.datafile.kernels.library import kernels_in_use as kernels_in_use
 from lancefs.datafile.kernels.lists import find_rows as find_rows
-from lancefs.datafile.kernels.lists import split_lists as split_lists
 from lancefs.datafile.kernels.lists import tally_levels as tally_levels
 from lancefs.datafile.kernels.lists import tally_parts as tally_parts
 from lancefs.datafile.kernels.lookup import take as take

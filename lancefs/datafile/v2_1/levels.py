@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lancefs.datafile.blocks import Block, Ints, Mask, RowRange, offsets_of, select
-from lancefs.datafile.kernels import find_rows, split_lists, tally_levels
-from lancefs.datafile.kernels.lists import Meanings
+from lancefs.datafile.kernels import find_rows, tally_levels, unravel
+from lancefs.datafile.kernels.layers import EMPTYABLE, LIST, NULLABLE, LeafLevels
 from lancefs.datafile.row_ranges import RowRanges, bounds_of, count_rows
 from lancefs.errors import CorruptFile
 from lancefs.proto import encodings_v2_1_pb2 as pb
@@ -73,6 +73,15 @@ def parse_layers(layers: Sequence[int]) -> tuple[Layer, ...]:
         else:
             raise CorruptFile(f"layer kind {layer} of the repetition and definition levels")
     return tuple(parsed)
+
+
+@lru_cache(maxsize=256)
+def kinds_of(layers: tuple[Layer, ...]) -> tuple[int, ...]:
+    """Return layers as a kernel takes them; see `layers.LIST`."""
+    return tuple(
+        LIST * layer.is_list | NULLABLE * layer.nullable | EMPTYABLE * layer.emptyable
+        for layer in layers
+    )
 
 
 def visible_levels(layers: Sequence[Layer]) -> int:
@@ -179,11 +188,14 @@ class DecodedPage(NamedTuple):
         """
         if self.definition is None and len(self.layers) == 1 and not self.layers[0].is_list:
             return [Unravelled(None, None, self.values.length)]
-        state = _Unraveller(self)
-        return [
-            state.list_layer(layer) if layer.is_list else state.item_layer(layer)
-            for layer in self.layers
-        ]
+        rep, definition = self.rep, self.definition
+        if rep is not None and definition is not None and len(rep) != len(definition):
+            raise CorruptFile(f"{len(rep)} repetition levels, {len(definition)} definition levels")
+        levels = rep if definition is None else definition
+        items = self.values.length if levels is None else len(levels)
+        kinds, has_levels = kinds_of(self.layers), (rep is not None, definition is not None)
+        leaf = LeafLevels(items, self.values.length, kinds, *has_levels)
+        return [Unravelled(*layer) for layer in unravel(rep, definition, [leaf])[0]]
 
     def _item_ranges(self, ranges: Sequence[RowRange]) -> Sequence[RowRange]:
         assert self.rep is not None
@@ -233,69 +245,3 @@ class Unravelled(NamedTuple):
         if self.offsets is None:
             return ranges
         return RowRanges(self.offsets[bounds_of(ranges)])
-
-
-class _Unraveller:
-    """Walks the layers from the inside out; after a list layer, one item a list is left."""
-
-    def __init__(self, leaf: DecodedPage) -> None:
-        self.rep = leaf.rep
-        self.definition = leaf.definition
-        self.layers = leaf.layers
-        self.count = leaf.values.length  # slots of the current layer
-        self.below = 0  # definition levels of the layers inside the current one
-        self.lists = 0  # list layers inside the current one
-        self.index = 0
-        self.seen_from = _visible_from(leaf.layers)
-
-    def item_layer(self, layer: Layer) -> Unravelled:
-        self.index += 1
-        if not layer.nullable:
-            return Unravelled(None, None, self.count)
-        limit, self.below = self.below, self.below + 1
-        if self.definition is None:
-            return Unravelled(None, None, self.count)
-        definition = self.definition
-        if self.seen_from is not None:
-            definition = definition[self.seen_from[definition] <= self.lists]
-        return Unravelled(definition <= limit, None, len(definition))
-
-    def list_layer(self, layer: Layer) -> Unravelled:
-        if self.rep is None:
-            raise CorruptFile("a list column without repetition levels")
-        valid = self.below
-        null = valid + 1 if layer.nullable else 0
-        empty = (null or valid) + 1 if layer.emptyable else 0
-        self.below += layer.levels
-        self.index += 1
-        self.lists += 1
-        # Levels up to `upper` belong to this list. At levels from there to `highest`, a struct
-        # around the list is null; above, the list would be an item of an outer list without items.
-        upper = max(null, empty) or self.below
-        highest = upper + visible_levels(self.layers[self.index :])
-        lists = split_lists(self.rep, self.definition, Meanings(null, empty, upper, highest))
-        if lists.offsets[0] != 0:
-            raise CorruptFile("a page of lists does not begin with a new row")
-        self._check_items(int(lists.offsets[-1]))
-        self.rep, self.definition = lists.rep, lists.definition
-        self.count = len(lists.offsets) - 1
-        return Unravelled(lists.validity, lists.offsets, self.count)
-
-    def _check_items(self, items: int) -> None:
-        if items != self.count:
-            raise CorruptFile(f"lists of {items} items in all, where there are {self.count}")
-
-
-@lru_cache(maxsize=256)
-def _visible_from(layers: tuple[Layer, ...]) -> npt.NDArray[np.int64] | None:
-    """Return, for each definition level, after how many list layers its items become visible.
-
-    None where no layer is a list, so that all items are visible from the start.
-    """
-    if not any(layer.is_list for layer in layers):
-        return None
-    seen, lists = [0], 0
-    for layer in layers:
-        lists += layer.is_list
-        seen.extend([lists] * layer.levels)
-    return np.array(seen, dtype=np.int64)

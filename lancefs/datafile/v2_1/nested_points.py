@@ -12,14 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lancefs.datafile.blocks import Constant, Ints, Mask
+from lancefs.datafile.blocks import Ints
 from lancefs.datafile.buffers import check_size
-from lancefs.datafile.kernels import take_levels
+from lancefs.datafile.kernels import take_levels, unravel
+from lancefs.datafile.kernels.layers import LeafLevels
 from lancefs.datafile.kernels.levels import LEVEL_POSITIONS, LevelColumn, TakenLevels
 from lancefs.datafile.kernels.points import POSITIONS, PageColumn, rows_by_page
 from lancefs.datafile.v2_1.kernel_choice import is_worthwhile
 from lancefs.datafile.v2_1.leaf_columns import LeafField, LeafRows
-from lancefs.datafile.v2_1.levels import DecodedPage, Unravelled
+from lancefs.datafile.v2_1.levels import Unravelled, kinds_of
 from lancefs.datafile.v2_1.point_plans import LeafPlan, LevelPlan, PlanTable
 from lancefs.datafile.v2_1.points import (
     PointSource,
@@ -125,8 +126,8 @@ def read_leaves(
         found = {leaf.field.id: LeafRows.in_valid_structs(leaf, values) for leaf, values in pairs}
         return FoundLeaves(found, points.size, points.places)
     taken, levels = _take_levels(plans, reading)
-    count, nested = len(reading.rows), first.leaves[first.flat :]
-    layers = _unravel(_level_plans(plans), taken, count)
+    nested = first.leaves[first.flat :]
+    layers = _unravel(_level_plans(plans), taken)
     values = taken.counts[:, 1]
     check_size(int(values @ first.table.bits[first.flat :]) // 8)
     points = read_values(_by_value(reading, first, taken, levels, layers))
@@ -244,24 +245,11 @@ def _level_plans(plans: Sequence[FilePlan]) -> Sequence[LevelPlan]:
     ]
 
 
-def _unravel(plans: Sequence[LevelPlan], taken: TakenLevels, rows: int) -> list[list[Unravelled]]:
+def _unravel(plans: Sequence[LevelPlan], taken: TakenLevels) -> list[list[Unravelled]]:
     """Return the layers of each leaf, innermost first."""
-    found, first = [], 0
-    for plan, (items, values) in zip(plans, taken.counts.tolist(), strict=True):
-        own = slice(first, first := first + items)
-        rep = taken.rep[own] if plan.has_lists else None
-        definition = taken.definition[own] if plan.is_defined else None
-        if definition is not None and not definition.any():
-            definition = None  # nothing is null or empty, as is likely for few rows
-        page = DecodedPage(Constant(None, values), rep, definition, plan.layers, rows)
-        found.append(
-            [
-                Unravelled(_some_null(validity), offsets, length)
-                for validity, offsets, length in page.unravel()
-            ]
-        )
-    return found
-
-
-def _some_null(valid: Mask | None) -> Mask | None:
-    return None if valid is None or valid.all() else valid
+    leaves = [
+        LeafLevels(items, values, kinds_of(plan.layers), plan.has_lists, plan.is_defined)
+        for plan, (items, values) in zip(plans, taken.counts.tolist(), strict=True)
+    ]
+    found = unravel(taken.rep, taken.definition, leaves)
+    return [[Unravelled(*layer) for layer in layers] for layers in found]

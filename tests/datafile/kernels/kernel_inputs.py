@@ -17,7 +17,7 @@ from file_inputs import files_of_a_folder, files_to_read
 from footer_inputs import small_files
 from hypothesis import strategies as st
 from json_inputs import json_values
-from level_inputs import levels_of_rows
+from level_inputs import levels_of_leaves, levels_of_rows
 from phrase_inputs import ascending_numbers, words_of_documents
 from point_inputs import (
     chunks_to_restore,
@@ -67,6 +67,7 @@ from lancefs.datafile.kernels import (
     intervals,
     items,
     jsonb,
+    layers,
     library,
     lists,
     lookup,
@@ -170,19 +171,6 @@ def packed_buffers(draw: st.DrawFn) -> Arguments:
     data = draw(generators()).integers(0, 256, int(ends[-1]) if counts else 0, np.uint8)
     damage(draw, starts, ends, values)
     return odd_place(draw, data), starts, ends, values, width, bits
-
-
-@st.composite
-def list_levels(draw: st.DrawFn) -> Arguments:
-    items = draw(st.integers(0, 40))
-    source = draw(generators())
-    rep = source.integers(0, draw(st.integers(1, 3)), items).astype(np.uint16)
-    null, empty, upper, highest = (draw(st.integers(0, 4)) for _ in range(4))
-    definition = None
-    if draw(st.booleans()):
-        definition = source.integers(0, 6, items + draw(st.sampled_from([0] * 9 + [1])))
-        definition = definition.astype(np.uint16)
-    return rep, definition, lists.Meanings(null, empty, upper, highest)
 
 
 @st.composite
@@ -530,7 +518,7 @@ PAIRS = {
     "tally_parts": (lists.tally_parts, levels_of_parts()),
     "find_rows": (lists.find_rows, rows_of_items()),
     "find_items": (items.find_items, zipped_rows()),
-    "split_lists": (lists.split_lists, list_levels()),
+    "unravel": (layers.unravel, levels_of_leaves()),
     "gather": (segments.gather, some_segments()),
     "decode_ends": (ends.decode_ends, ends_of_rows()),
     "decode_fsst": (fsst.decode_fsst, fsst_strings()),

@@ -1,4 +1,4 @@
-"""Drawn pages of lists and structs, for the kernel that reads the levels of a few rows."""
+"""Drawn pages of lists and structs, and levels of leaves, for the kernels that read them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from point_inputs import WrittenBytes, cut_somewhere, padded, some_rows
 
+from lancefs.datafile.kernels.layers import LeafLevels
 from lancefs.datafile.kernels.levels import LevelColumn
 from lancefs.datafile.kernels.points import PageColumn, Stored
 
@@ -43,6 +44,37 @@ def levels_of_rows(draw: st.DrawFn) -> tuple[Any, ...]:
     if len(wanted) and not draw(st.integers(0, 9)):
         wanted[-1] += draw(st.integers(-3, 3))
     return cut_somewhere(draw, file, data), *tables, np.array(leaves, np.int64), wanted
+
+
+@st.composite
+def levels_of_leaves(draw: st.DrawFn) -> tuple[Any, ...]:
+    """Draw leaves whose levels mostly make sense: what begins no row may begin with one."""
+    source = np.random.default_rng(draw(st.integers(0, 1 << 32)))
+    leaves, reps, definitions = [], [], []
+    has_rep, has_def = draw(st.booleans()), draw(st.booleans())
+    for _ in range(draw(st.integers(0, 3))):
+        kinds = tuple(draw(st.lists(st.sampled_from([0, 1, 2, 3, 5, 7]), max_size=4)))
+        items, lists = draw(st.integers(0, 40)), sum(kind & 1 for kind in kinds)
+        rep = source.integers(0, lists + 1, items)
+        rep[:1] = lists
+        levels = [bool(kind & 2) + bool(kind & 4) for kind in kinds]
+        first_list = next((i for i, kind in enumerate(kinds) if kind & 1), len(kinds))
+        definition = source.integers(0, sum(levels) + 1, items)
+        # An item that continues a list has a value.
+        definition[rep == 0] = np.minimum(definition, sum(levels[:first_list]))[rep == 0]
+        if draw(st.integers(0, 9)) == 0:
+            definition = source.integers(0, 20, items)
+        visible = int(np.count_nonzero(definition <= sum(levels[:first_list])))
+        values = (visible if has_def else items) + draw(st.sampled_from([0] * 9 + [1]))
+        own = has_rep and lists > 0 and draw(st.integers(0, 9)) > 0, has_def
+        leaves.append(LeafLevels(items, values, kinds, *own))
+        reps.append(rep)
+        definitions.append(definition)
+    none = [np.empty(0, np.int64)]
+    rep, definition = (
+        np.concatenate(none + some).astype(np.uint16) for some in (reps, definitions)
+    )
+    return rep if has_rep else None, definition if has_def else None, leaves
 
 
 def _damage(
