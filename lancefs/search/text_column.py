@@ -302,6 +302,17 @@ class TextColumn:
         there = [number for number in self._fragments if number in set(covered)]
         return self._rows.allowed(there) if there else RowBits()
 
+    def most_rows(self, query: LeafQuery) -> int:
+        """Return how many rows a query finds at most, those included that may not be found."""
+        count = self._statistics[1].documents_with
+        if query in self._fuzzy:
+            groups = self._similar.get((query, False)) or self._similar.get((query, True)) or []
+            sizes = [sum(map(count, group)) for group in groups]
+        else:
+            sizes = [count(token.text) for token in self._tokens[query]]
+        has_all = isinstance(query, PhraseQuery) or query.needs_all
+        return min(sizes, default=0) if has_all else sum(sizes)
+
     def find(self, query: LeafQuery, k: int | None, among: UInts | None = None) -> Scored:
         """Return the rows that a query finds.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import NamedTuple
 
@@ -35,6 +35,9 @@ from lancefs.table.open_version import OpenVersion
 from lancefs.table.opening import opening_files
 
 SCORE = pa.field("_score", pa.float32())
+
+# Of a query, only known rows are scored if they are this many times fewer than those it finds.
+_FEWER = 2
 
 
 class _TextOutcome(NamedTuple):
@@ -209,7 +212,7 @@ def _text_field(version: OpenVersion, leaf: LeafQuery) -> Field:
 
 def _find(
     query: TextQuery,
-    columns: dict[str, TextColumn],
+    columns: Mapping[str, TextColumn],
     k: int | None,
     among: UInts | None = None,
 ) -> Scored:
@@ -233,7 +236,7 @@ def _find(
 
 
 def _find_demoted(
-    query: BoostQuery, columns: dict[str, TextColumn], k: int | None, among: UInts | None
+    query: BoostQuery, columns: Mapping[str, TextColumn], k: int | None, among: UInts | None
 ) -> Scored:
     """Return what `_find` does; the best rows may be among the best of the positive query."""
     for tried in _tries(k if query.negative_boost >= 0 and among is None else None):
@@ -251,7 +254,7 @@ def _find_demoted(
 
 
 def _find_boolean(
-    query: BooleanQuery, columns: dict[str, TextColumn], k: int | None, among: UInts | None
+    query: BooleanQuery, columns: Mapping[str, TextColumn], k: int | None, among: UInts | None
 ) -> Scored:
     """Return what `_find` does; of one query, the best rows that others leave are looked for."""
     parts = [*query.must, *query.should]
@@ -268,15 +271,40 @@ def _find_boolean(
 
 
 def _find_positive(
-    query: BooleanQuery, columns: dict[str, TextColumn], k: int | None, among: UInts | None
+    query: BooleanQuery, columns: Mapping[str, TextColumn], k: int | None, among: UInts | None
 ) -> Scored:
     """Return the rows that a boolean query finds but for those that must not match."""
-    should = added([_find(one, columns, k, among) for one in query.should])
     if not query.must:
-        return should
-    found = in_all([_find(one, columns, k, among) for one in query.must])
+        return added([_find(one, columns, k, among) for one in query.should])
+    rarest, *others = sorted(query.must, key=lambda one: _most_rows(one, columns))
+    parts = [(rarest, _find(rarest, columns, k, among))]
+    few = parts[0][1]
+    for one in others:
+        if _FEWER * len(few.row_ids) <= _most_rows(one, columns):
+            few = _find(one, columns, None, np.sort(few.row_ids))
+            parts.append((one, few))
+        else:
+            parts.append((one, _find(one, columns, None, among)))
+    # Scores are added in the order of the query, since sums are rounded.
+    found = in_all([next(scored for part, scored in parts if part is one) for one in query.must])
+    known = np.sort(found.row_ids)
+    should = added([_find(one, columns, None, known) for one in query.should])
     scores = found.scores + np.nan_to_num(scores_in(should, found.row_ids))
     return Scored(found.row_ids, scores)
+
+
+def _most_rows(query: TextQuery, columns: Mapping[str, TextColumn]) -> int:
+    """Return how many rows a query finds at most, deleted ones included."""
+    match query:
+        case MatchQuery() | PhraseQuery():
+            return columns[str(query.column)].most_rows(query)
+        case MultiMatchQuery():
+            return sum(_most_rows(one, columns) for one in query.parts)
+        case BoostQuery():
+            return _most_rows(query.positive, columns)
+        case BooleanQuery():
+            sizes = [_most_rows(one, columns) for one in query.must or query.should]
+            return min(sizes) if query.must else sum(sizes)
 
 
 def _tries(k: int | None) -> Iterator[int | None]:

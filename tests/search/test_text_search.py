@@ -64,6 +64,28 @@ JOINED = [
         must=[BooleanQuery(should=[MatchQuery("word3", "t"), MatchQuery("word1", "t")])],
         must_not=[BoostQuery(MatchQuery("running", "t"), MatchQuery("house", "t"))],
     ),
+    # Rows of the rarest word are looked for first.
+    BooleanQuery(
+        must=[MatchQuery("house", "t", boost=1.5), MatchQuery("word20", "t")],
+        should=[MatchQuery("running word3", "t")],
+    ),
+    BooleanQuery(
+        must=[
+            MatchQuery("house running", "t"),
+            MatchQuery("word7", "t"),
+            MatchQuery("running house", "t", operator="AND"),
+        ],
+        must_not=[MatchQuery("word0", "t")],
+    ),
+    BooleanQuery(must=[MatchQuery("house", "t"), MatchQuery("nowhere", "t")]),
+    BooleanQuery(
+        must=[
+            BooleanQuery(must=[MatchQuery("word2", "t"), MatchQuery("house", "t")]),
+            BoostQuery(MatchQuery("running", "t"), MatchQuery("word1", "t"), 0.3),
+            MatchQuery("house", "t"),
+            MatchQuery("house", "t"),
+        ]
+    ),
 ]
 
 

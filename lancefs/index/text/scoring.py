@@ -41,9 +41,13 @@ class Statistics:
         for token, count in with_token.items():
             self.with_token[token] = self.with_token.get(token, 0) + count
 
+    def documents_with(self, token: str) -> int:
+        """Return how many documents have a token."""
+        return self.with_token.get(token, 0)
+
     def rarity(self, token: str) -> np.float32:
         """Return the weight of a token."""
-        count = np.float32(self.with_token.get(token, 0))
+        count = np.float32(self.documents_with(token))
         half, documents = np.float32(0.5), np.float32(self.documents)
         weight: np.float32 = np.log((documents - count + half) / (count + half) + np.float32(1))
         return weight
