@@ -345,3 +345,30 @@ def test_an_interrupted_thread_does_not_interrupt_those_that_wait() -> None:
     for thread in (*threads, second):
         thread.join()
     assert found == [7]
+
+
+@pytest.mark.parametrize("way", ["renamed over it", "written over it"])
+@pytest.mark.parametrize("version", ["2.0", "2.1"])
+def test_rows_of_a_file_and_of_what_replaced_it_are_not_mixed(
+    version: str, way: str, tmp_path: Path
+) -> None:
+    """Numbers of the same layout: what is understood of one file fits the other, too."""
+    first, other = (
+        pa.table({"n": np.random.default_rng(seed).integers(-(1 << 63), (1 << 63) - 1, 200_000)})
+        for seed in (1, 2)
+    )
+    for name, rows in (("t", first), ("other", other)):
+        lance.write_dataset(rows, tmp_path / name, data_storage_version=version)
+    dataset = lancefs.open(str(tmp_path / "t"), mmap=False)
+    batches = iter(dataset.to_batches(batch_size=1000))
+    read = [next(batches)]
+    (mine,), (theirs,) = ([*(tmp_path / name / "data").iterdir()] for name in ("t", "other"))
+    if way == "renamed over it":
+        os.replace(theirs, mine)
+    else:
+        mine.write_bytes(theirs.read_bytes())
+    with pytest.raises(ReadFailed, match="rewritten"):
+        read.extend(batches)
+    got = pa.Table.from_batches(read)
+    assert got.equals(first.slice(0, got.num_rows))
+    assert dataset.to_table().equals(other)  # what was understood of the first one is forgotten

@@ -257,6 +257,11 @@ class File:
         """Whether the whole file is mapped or was read, so that any range of it costs nothing."""
         return self._local is not None and self._local.is_in_memory
 
+    @property
+    def is_stale(self) -> bool:
+        """Whether a read found that a local file was replaced since it was opened."""
+        return self._local is not None and self._local.is_stale
+
     def looked_at(self, size: int, places: int, is_mapped: bool = True) -> None:
         """Count bytes that were looked at of `SparseRanges`, in so many places.
 

@@ -143,6 +143,8 @@ class LocalFile:
         version: The version of a table that the file is read for, as errors name it, if any.
 
     Attributes:
+        is_stale: Whether a read found that another file has taken the place of this one, or that it
+            is too short: what was understood of its bytes is of no use for later reads.
         last_use: See `SharedBudget`.
     """
 
@@ -150,12 +152,14 @@ class LocalFile:
         "__weakref__",
         "_blocks",
         "_confines",
+        "_first",
         "_held",
         "_maps",
         "_path",
         "_perhaps",
         "_scattered",
         "_version",
+        "is_stale",
         "last_use",
     )
 
@@ -167,7 +171,9 @@ class LocalFile:
         self._maps = maps
         self._confines = confines
         self._held: _Held | None = None
+        self._first: _Identity | None = None
         self._forget_touched()
+        self.is_stale = False
         self.last_use = 0
 
     @property
@@ -211,7 +217,7 @@ class LocalFile:
 
     def let_go(self) -> None:
         """Hold no bytes. Arrays over a mapping keep it."""
-        self._held = None
+        self._held = self._first = None
         self._forget_touched()
 
     def release(self) -> None:
@@ -246,7 +252,7 @@ class LocalFile:
             MissingFile: The file does not exist.
             CorruptFile: A range reaches beyond the end of the file.
             ReadFailed: The operating system refused, the file is no regular file, or it is being
-                rewritten.
+                rewritten, or was so since the last read of a file that is not mapped.
             UnsupportedFeature: The file is a symbolic link that leads out of the confines.
         """
         held = self._held
@@ -254,8 +260,9 @@ class LocalFile:
             self.let_go()
             held = None
         if held is None:
-            _, blocks, held = self._access(ranges)
+            identity, blocks, held = self._access(ranges)
             if held is None:
+                self._check_same(identity)
                 return blocks
         size = len(held.data)
         for start, end in ranges:
@@ -357,6 +364,19 @@ class LocalFile:
             self.let_go()
             raise _rewritten(self._path)
 
+    def _check_same(self, identity: _Identity) -> None:
+        """Check that ranges which are read one by one are all of the same bytes.
+
+        The number of the file does not count: filesystems in user space may give it another one.
+
+        Raises:
+            ReadFailed: The file is another one than at the first read.
+        """
+        first = self._first = self._first or identity
+        if (first.size, first.modified) != (identity.size, identity.modified):
+            self.is_stale, self._first = True, None
+            raise _rewritten(self._path)
+
     def _is_usable(self, held: _Held, ranges: Sequence[ByteRange]) -> bool:
         """Return whether ranges may be taken of what is held.
 
@@ -455,6 +475,7 @@ class LocalFile:
         return cut([(start, data) for start, data in blocks if data is not None], ranges)
 
     def _beyond(self, start: int, end: int, size: int) -> CorruptFile:
+        self.is_stale, self._first = True, None  # it may be cut short for now
         error = CorruptFile(
             f"bytes {start}–{end} are wanted, the file ends at {size}; it was cut short or the "
             "offset is damaged"

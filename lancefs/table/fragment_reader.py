@@ -491,6 +491,9 @@ class FragmentReader:
         """
         with self.lock:
             opened = self._readers.get(data_file)
+            if opened is not None and opened[0].is_stale:
+                self.let_go()
+                opened = None
             if opened is None:
                 file = self.file(data_file)
                 is_overlay = data_file not in self.fragment.files
