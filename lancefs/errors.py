@@ -15,6 +15,16 @@ import pyarrow as pa
 from lancefs.masking import has_secrets, mask_secrets
 from lancefs.printable import printable
 
+# Characters of a message, about: a name or a type of a table that it quotes may have millions.
+_MOST = 10_000
+
+
+def _shown(text: str) -> str:
+    """Return a message as it can be shown, of an endless one the two ends."""
+    if len(text) > _MOST:
+        text = f"{text[: _MOST // 2]} … {text[-_MOST // 2 :]}"
+    return printable(text)
+
 
 class LanceError(Exception):
     """Base of everything that lancefs raises about a table or one of its files.
@@ -27,7 +37,7 @@ class LanceError(Exception):
         super().__init__(*(mask_secrets(one) if isinstance(one, str) else one for one in args))
 
     def __str__(self) -> str:
-        return printable(super().__str__())
+        return _shown(super().__str__())
 
 
 class NotALanceTable(LanceError, FileNotFoundError):
@@ -42,7 +52,7 @@ class ColumnNotFound(LanceError, KeyError):
     """A requested column is not in the table; the message names the nearest ones."""
 
     def __str__(self) -> str:
-        return printable(Exception.__str__(self))  # KeyError would show the repr of the message
+        return _shown(Exception.__str__(self))  # KeyError would show the repr of the message
 
 
 class InvalidFilter(LanceError, ValueError):
@@ -94,7 +104,7 @@ class _Located(LanceError):
     def __str__(self) -> str:
         place = ", ".join(self.place)
         text = ": ".join(part for part in (self.path, place, self.what) if part)
-        return printable(mask_secrets(text))
+        return _shown(mask_secrets(text))
 
 
 class UnsupportedFeature(_Located, NotImplementedError):

@@ -5,11 +5,23 @@ from __future__ import annotations
 import errno
 import pickle
 import struct
+from pathlib import Path
 
+import lance
 import pyarrow as pa
 import pytest
+from support import rewrite_manifest
 
-from lancefs.errors import ArrayTooLarge, CorruptFile, MissingFile, locating
+import lancefs
+from lancefs.errors import (
+    ArrayTooLarge,
+    ColumnNotFound,
+    CorruptFile,
+    MissingFile,
+    NoSuchPath,
+    locating,
+)
+from lancefs.proto import table_pb2
 
 NO_DAMAGE = (
     TypeError("a bug"),
@@ -57,3 +69,23 @@ def test_what_a_check_refuses_is_not_caught_by_the_net() -> None:
 def test_an_error_from_another_process_says_the_same(error: Exception) -> None:
     sent = pickle.loads(pickle.dumps(error))
     assert (type(sent), str(sent), repr(sent)) == (type(error), str(error), repr(error))
+
+
+@pytest.mark.parametrize("kind", [CorruptFile, ColumnNotFound, NoSuchPath])
+def test_a_message_is_short_however_long_the_names_in_it_are(kind: type[Exception]) -> None:
+    """Names and types of a table may have millions of characters."""
+    text = str(kind(f"begin: {'n' * 5_000_000}; end"))
+    assert len(text) < 11_000
+    assert text.startswith("begin: nnn")
+    assert text.endswith("nnn; end")
+
+
+def test_the_error_of_a_type_of_a_million_digits_is_short(tmp_path: Path) -> None:
+    def change(manifest: table_pb2.Manifest) -> None:
+        manifest.fields[0].logical_type = f"decimal:128:{'9' * 1_000_000}:0"
+
+    lance.write_dataset(pa.table({"n": [1]}), tmp_path / "t")
+    rewrite_manifest(tmp_path / "t", change)
+    with pytest.raises(CorruptFile, match="makes no sense") as raised:
+        _ = lancefs.open(str(tmp_path / "t")).schema
+    assert len(str(raised.value)) < 11_000
