@@ -101,8 +101,13 @@ class OpenVersion:
 
     @cached_property
     def shown_schema(self) -> pa.Schema:
-        """The columns of the table as a dataset shows them; see `schema.shown_schema`."""
-        return shown_schema(self.fields, self.manifest.schema_metadata)
+        """The columns of the table as a dataset shows them; see `schema.shown_schema`.
+
+        Raises:
+            CorruptFile: The manifest names a type that makes no sense.
+        """
+        with locating(self.resolved.manifest.url):
+            return shown_schema(self.fields, self.manifest.schema_metadata)
 
     @property
     def num_rows(self) -> int:
