@@ -9,7 +9,7 @@ import gc
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import pytest
 
@@ -45,6 +45,12 @@ def no_thread_is_left() -> Iterator[None]:
 def own_threads() -> list[str]:
     """Return the names of the threads of lancefs; threads of engines do not count."""
     return [one.name for one in threading.enumerate() if one.name.startswith("lancefs-")]
+
+
+def own_threads_since(before: Collection[threading.Thread]) -> list[threading.Thread]:
+    """Return the threads of lancefs that were not there before; other tests may have left some."""
+    named = [one for one in threading.enumerate() if one.name.startswith("lancefs-")]
+    return [one for one in named if one not in before]
 
 
 def open_files(table: str) -> list[str]:

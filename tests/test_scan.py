@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from leaks import own_threads
+from leaks import own_threads_since
 from support import Tune
 
 import lancefs
@@ -155,13 +155,15 @@ def test_threads_read_what_takes_long_and_nothing_else(
     assert readers == {threading.current_thread().name}
 
 
-def test_a_scan_that_is_left_stops_its_threads(tmp_path: Path) -> None:
+def test_a_scan_that_is_left_stops_its_threads(tmp_path: Path, threaded: None) -> None:
     lance.write_dataset(pa.table({"id": np.arange(300_000)}), str(tmp_path / "t.lance"))
+    before = threading.enumerate()
     batches = lancefs.open(tmp_path / "t.lance").to_batches()
     assert [next(batches).num_rows for _ in range(2)] == 2 * [BATCH_ROWS]
-    assert own_threads()
+    started = own_threads_since(before)
+    assert started
     batches.close()  # type: ignore[attr-defined]  # an iterator that is a generator
-    assert not own_threads()
+    assert not any(one.is_alive() for one in started)
 
 
 def test_batches_are_the_same_however_long_morsels_are(path: str, tuned: Tune) -> None:

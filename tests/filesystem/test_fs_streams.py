@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import io
+import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from leaks import own_threads
+from leaks import own_threads_since
 
 from lancefs.filesystem import LanceFileSystem
 from lancefs.table.fragment_reader import FragmentReader
@@ -68,11 +69,13 @@ def test_a_slow_reader_holds_few_batches(large: str) -> None:
 
 
 def test_closing_early_stops_the_readers(large: str, reads: list[int]) -> None:
+    before = threading.enumerate()
     file = LanceFileSystem(fo=large).open("latest.arrows")
     file.read(1_000_000)
+    started = own_threads_since(before)
     file.close()
     gc.collect()
-    assert not own_threads()
+    assert not any(one.is_alive() for one in started)
     seen = len(reads)
     assert seen < BATCHES
     with pytest.raises(ValueError, match="closed"):

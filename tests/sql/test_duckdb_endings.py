@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from leaks import open_files, own_threads
+from leaks import open_files, own_threads_since
 from roads import EACH_ROAD, HAS_EXTENSIONS, ORDERS_ROWS, ROADS, needs_install, run_python
 from support import ORDERS
 
@@ -321,15 +321,16 @@ def test_abandoned_queries_hold_no_memory(con: Any) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files cannot be counted here")
 def test_abandoned_queries_hold_no_thread_and_no_file(con: Any, long: str) -> None:
+    before = threading.enumerate()
     for _ in range(10):
         con.execute(f"SELECT a, text FROM '{long}'").fetchmany(3)
         con.execute(f"SELECT a FROM '{long}' LIMIT 1").fetchall()
     con.execute("SELECT 1").fetchall()
     gc.collect()
     give_up = time.monotonic() + 20  # DuckDB's threads may be a little behind
-    while (left := own_threads() + open_files(long)) and time.monotonic() < give_up:
+    while time.monotonic() < give_up and (own_threads_since(before) or open_files(long)):
         time.sleep(0.05)
-    assert not left
+    assert own_threads_since(before) == open_files(long) == []
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ import pytest
 from fsspec.implementations.tar import TarFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from leaks import own_threads_since
 from roads import EACH_INTERFACE, ROADS, connect
 from store_doubles import SlowFileSystem
 from support import examples
@@ -298,12 +299,14 @@ def test_a_query_that_has_its_rows_does_not_read_on(
     urls = [f"s3:/{tmp_path}/{name}.lance" for name in "abc"]
     tables = open_names.open_tables(urls, GivenStorage({}))
     rows = TableUnion([(url, t.dataset) for url, t in zip(urls, tables, strict=True)], False, None)
+    before = threading.enumerate()
     batches = rows.rows().batches(["id"], [])
     assert next(batches)["id"].to_pylist() == list(range(10))
     assert not any("b.lance/data" in request for request in fs.requests)
     next(batches)
+    started = own_threads_since(before)
     batches.close()
-    assert not any(one.name.startswith("lancefs-tables") for one in threading.enumerate())
+    assert not any(one.is_alive() for one in started)
 
 
 @pytest.mark.parametrize("cache", ["simplecache", "filecache"])

@@ -105,10 +105,10 @@ def test_other_statements_have_none(text: str) -> None:
 def test_no_text_takes_long_to_be_read(text: str) -> None:
     """Patterns that try all ways to divide what is between words would not come to an end."""
     statement = SimpleNamespace(query=text, type=SimpleNamespace(name="CREATE"))
-    query_in(text)
-    target_of(statement)
-    begins_transaction(statement)
-    versioned_names(statement, "Catalog type does not support time travel")
+    assert query_in(text) in text
+    assert not begins_transaction(statement)
+    assert versioned_names(statement, "Catalog type does not support time travel") == {}
+    assert all(part in text for part in target_of(statement))
 
 
 # Queries over {t} for the first rows.
