@@ -292,6 +292,17 @@ def test_rows_with_keys_that_the_other_table_has_not_are_left_out(
     assert "is_in" in last[1] or "<=" in last[1], last
 
 
+@pytest.mark.parametrize("keys_are", ["scanned", "kept"], indirect=True)
+def test_keys_that_do_not_pass_are_not_looked_for(
+    folder: Path, one_thread: Any, keys_are: None, reads: list[dict[str, Any]]
+) -> None:
+    query = "SELECT f.n FROM {facts} f JOIN {keys} j ON f.n = j.id WHERE j.kind = 'new'"
+    text = _filled(query, folder)
+    _, filter = scanned(reads, lambda: one_thread.execute(text).fetchall())[-1]
+    assert "1000" in filter
+    assert "1003" not in filter  # is old
+
+
 @pytest.mark.parametrize(
     "query",
     [q if n % 4 == 0 else pytest.param(q, marks=pytest.mark.slow) for n, q in enumerate(NARROWED)],
