@@ -13,7 +13,7 @@ PYTEST_ARGS ?=
 WORKERS ?= $(if $(PYTEST_ARGS),0,2)
 # Each starts with half of the tests, in their order, so that few fixtures of modules are made twice.
 SHARED := -n $(WORKERS) --dist=worksteal
-# Tests that draw examples draw a third of them without it.
+# Tests that draw examples draw a sixth of them without it.
 THOROUGH := LANCEFS_ALL_EXAMPLES=1
 # Images for CI often set it; then each of the hundreds of processes that tests start compiles
 # lancefs anew, and so do the workers with the tests.

@@ -38,8 +38,8 @@ Tune = Callable[..., None]
 
 
 def examples(number: int) -> int:
-    """How many examples a test draws: so many in `make test-slow`, a third in `make test`."""
-    return number if "LANCEFS_ALL_EXAMPLES" in os.environ else max(number // 3, min(number, 8))
+    """How many examples a test draws: so many in `make test-slow`, a sixth in `make test`."""
+    return number if "LANCEFS_ALL_EXAMPLES" in os.environ else max(number // 6, min(number, 8))
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
