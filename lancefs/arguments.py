@@ -52,7 +52,7 @@ def check_flags(**flags: object) -> None:
         TypeError: One is neither.
     """
     for name, value in flags.items():
-        if not isinstance(value, bool | np.bool_):
+        if not (isinstance(value, int | np.bool_) and value in (0, 1)):
             raise TypeError(f"{name} is {value!r}; True or False was expected")
 
 

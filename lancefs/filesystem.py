@@ -18,7 +18,7 @@ from uuid import uuid4
 import fsspec
 from fsspec.utils import stringify_path, tokenize
 
-from lancefs.arguments import check_number
+from lancefs.arguments import check_flags, check_number
 from lancefs.errors import NoSuchPath, NotALanceTable, ReadFailed
 from lancefs.forks import generation
 from lancefs.masking import mask_secrets
@@ -158,6 +158,7 @@ class LanceFileSystem(ReadOnlyFileSystem):
             name = min(unknown)
             hint = _MEANT.get(name, "options of the store are given as target_options={…}")
             raise TypeError(f"LanceFileSystem got an unexpected keyword argument {name!r}; {hint}")
+        check_flags(mmap=mmap, list_streams=list_streams)
         if max_memory is not None:
             check_number("max_memory", max_memory, least=1)
         super().__init__(**kwargs)

@@ -362,7 +362,7 @@ class LanceDataset(OtherNames, ReadingMethods, SearchMethods, VersionMethods, Gu
             decimal64_columns=decimal64_columns,
             fragments=fragments,
             max_memory=max_memory,
-            use_index=use_index and self._use_index,
+            use_index=use_index if self._use_index else False,
         )
 
     def shards(

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Never
 
 from lancefs import other_names
-from lancefs.arguments import check_number, options_of
+from lancefs.arguments import check_flags, check_number, options_of
 from lancefs.errors import NotALanceTable, ReadFailed
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
@@ -79,6 +79,7 @@ def open(
     for name in unknown:
         other_names.refuse_argument("open", name, other_names.OPENING, open.__annotations__)
     path = _path_of(url)
+    check_flags(fresh=fresh, mmap=mmap)
     if max_memory is not None:
         check_number("max_memory", max_memory, least=1)
     options = with_mapping(path, options_of(storage_options), mmap)

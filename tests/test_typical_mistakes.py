@@ -51,6 +51,24 @@ MISTAKES: list[tuple[Callable[[], object], type[Exception], str]] = [
         TypeError,
         "with_row_id is 'yes'; True or False was expected",
     ),
+    (lambda: _opened().to_table(use_index="no"), TypeError, "use_index is 'no'; True or False"),
+    (lambda: lancefs.open(ORDERS, mmap="no"), TypeError, "mmap is 'no'; True or False"),  # type: ignore[arg-type]
+    (lambda: lancefs.open(ORDERS, fresh="no"), TypeError, "fresh is 'no'; True or False"),  # type: ignore[arg-type]
+    (
+        lambda: lancefs.open(ORDERS, base_paths=3),  # type: ignore[arg-type]
+        TypeError,
+        "base_paths is 3; a mapping of old to new locations was expected",
+    ),
+    (
+        lambda: fsspec.filesystem("lance", fo=ORDERS, mmap="false"),
+        TypeError,
+        "mmap is 'false'; True or False was expected",
+    ),
+    (
+        lambda: _opened().to_table(columns={1: "city"}),
+        TypeError,
+        "columns has 1 as the name of a column; a text was expected",
+    ),
     (
         lambda: _opened().to_table(filter=_opened().to_table()["price"]),
         TypeError,

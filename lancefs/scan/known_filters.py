@@ -98,6 +98,8 @@ def named_expressions(
         return pc.field(*(part.name for part in field.way or (field,)))
 
     for name, value in columns.items():
+        if not isinstance(name, str):
+            raise TypeError(f"columns has {name!r} as the name of a column; a text was expected")
         if not isinstance(value, str | pc.Expression):
             expected = f"or an expression, such as pyarrow.compute.scalar({value!r}),"
             raise TypeError(f"columns has {value!r} for {name!r}; a name {expected} was expected")

@@ -120,6 +120,9 @@ def as_rules(
     if value is not None and not isinstance(value, BaseRules | Mapping):
         kind = type(value).__name__  # the value may hold a secret
         raise TypeError(f"base_rules is a {kind}; lancefs.BaseRules(…) was expected")
+    others: object = moved
+    if others is not None and not isinstance(others, Mapping):
+        raise TypeError(f"base_paths is {others!r}; a mapping of old to new locations was expected")
     rules = BaseRules(**given) if isinstance(given, Mapping) else given
     return (rules or BaseRules()).moving(moved) if moved else rules
 

@@ -24,7 +24,7 @@ _MAX_KNOWN = 64 * 1024
 # The first release of snowballstemmer that finds the same stems as Lance for all words.
 _STEMMER = (3, 1)
 _WITHOUT_STEMMER = (
-    "the index holds stems of English words, for which snowballstemmer 3.1 is needed; {}: "
+    "the index holds stems of English words, for which snowballstemmer 3.1 is needed, {}: "
     "pip install 'lancefs[text]'"
 )
 # The stop words of English, as Lance 14 has them: those that it drops of all common words.
@@ -225,6 +225,6 @@ def _stemmer() -> Callable[[str], str]:
     except ImportError as error:
         raise ImportError(_WITHOUT_STEMMER.format("which is not installed")) from error
     if tuple(int(part) for part in found.split(".")[:2]) < _STEMMER:
-        raise ImportError(_WITHOUT_STEMMER.format(f"this is {found}, which finds other stems"))
+        raise ImportError(_WITHOUT_STEMMER.format(f"and this is {found}, which finds other stems"))
     stem: Callable[[str], str] = snowballstemmer.stemmer("english").stemWord
     return stem
