@@ -8,9 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import fsspec
-
-from lancefs.cli.exits import MISSING, Failure, nearest
+from lancefs.cli.exits import MISSING, Failure
 from lancefs.errors import MissingFile, NotALanceTable
 from lancefs.forks import cached_property
 from lancefs.masking import mask_secrets
@@ -184,11 +182,8 @@ def open_store(url: str, options: Mapping[str, Any]) -> Store:
     except ImportError as error:
         raise Failure(f"{url}: {error}", MISSING) from error
     except ValueError as error:
-        protocol = url.partition("://")[0]
-        if "rotocol" not in str(error):
-            raise Failure(f"{url}: {error}") from error
-        known = nearest(protocol, fsspec.available_protocols())
-        raise Failure(f"{url}: the protocol {protocol!r} is not known; {known}") from error
+        start = f"{mask_secrets(url)}: "  # which the message about an unknown protocol has
+        raise Failure(f"{start}{str(error).removeprefix(start)}") from error
     except TypeError as error:
         raise Failure(f"{url}: --storage-option: {error}") from error
 

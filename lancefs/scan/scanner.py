@@ -159,13 +159,12 @@ class LanceScanner(OtherNames):
         known = self._understand(filters) if filters else None
         most = version.max_memory if max_memory is None else max_memory
         settings = default_settings().with_max_memory(most)
-        rows = settings.batch_rows if blobs == "descriptors" else settings.blob_batch_rows
         self._request = ScanRequest(
             fragments=version.readers if chosen is None else chosen,
             fields=self._fields(columns),
             filter=None if known is None else known.condition,
             filter_fields=() if known is None else known.fields,
-            batch_rows=batch_size or rows,
+            batch_rows=batch_size or settings.rows_of_batches(blobs),
             limit=limit,
             offset=offset or 0,
             index=version.row_index,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lancefs.arguments import check_number
+from lancefs.datafile.fields import Blobs
 
 # Rows of a batch, unless the caller says otherwise.
 BATCH_ROWS = 64 * 1024
@@ -127,6 +128,14 @@ class ScanSettings(NamedTuple):
     table_mapped_bytes: int = 192 * 1024 * 1024
     stream_mapped_bytes: int = STREAM_MAPPED_BYTES
     max_memory: int | None = None
+
+    def rows_of_batches(self, blobs: Blobs) -> int:
+        """Return how many rows a batch has, unless the caller says otherwise.
+
+        Args:
+            blobs: What blob columns contain.
+        """
+        return self.batch_rows if blobs == "descriptors" else self.blob_batch_rows
 
     def with_max_memory(self, max_memory: int | None) -> ScanSettings:
         """Return the settings of a scan that takes about so much memory at most.

@@ -9,8 +9,21 @@ from lancefs.cli.render.grid import GridColumn, print_line
 from lancefs.cli.render.text import plural, share, size
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from lancefs.cli.target import Target
     from lancefs.cli.usage import ColumnUse, Usage
+
+# What a terminal shows of a column.
+_COLUMNS = [
+    GridColumn("column", "column", str, style="cyan"),
+    GridColumn("bytes", "bytes", size, right=True),
+    GridColumn("share", "share", share, right=True),
+    GridColumn("in memory", "shown_memory", lambda value: value or "", right=True),
+    GridColumn("ratio", "ratio", lambda v: "–" if v is None else f"{v:.1f}", right=True),
+    GridColumn("dead", "dead", lambda value: size(value) if value else "", right=True),
+    GridColumn("encoding", "encoding", lambda value: value or ""),
+]
 
 
 @shared_options.command(
@@ -25,8 +38,6 @@ if TYPE_CHECKING:
 @shared_options.output
 def du(target: Target, form: str) -> None:
     """Show the bytes of a version by column: on disk, in memory, encoding, dead bytes."""
-    import pyarrow as pa
-
     from lancefs.cli.render.rows import print_records
     from lancefs.cli.usage import measure
 
@@ -41,7 +52,21 @@ def du(target: Target, form: str) -> None:
         if number:
             part = number / usage.total if usage.total else None
             rows.append({"column": name, "bytes": number, "share": part, "dead": dead})
-    schema = pa.schema(
+    print_records(_schema(), rows, form, _COLUMNS)
+    if form == "table":
+        files = sum(len(fragment.files) for fragment in target.manifest.fragments)
+        dead_part = f", {size(usage.dead)} of them dead" if usage.dead else ""
+        print_line()
+        print_line(f"{size(usage.total)} in {plural(files, 'data file')}{dead_part}")
+        for problem in usage.problems:
+            print_line(f"not counted: {problem}")
+
+
+def _schema() -> pa.Schema:
+    """Return what programs get of a column."""
+    import pyarrow as pa
+
+    return pa.schema(
         [
             ("column", pa.string()),
             ("bytes", pa.int64()),
@@ -53,23 +78,6 @@ def du(target: Target, form: str) -> None:
             ("encoding", pa.string()),
         ]
     )
-    columns = [
-        GridColumn("column", "column", str, style="cyan"),
-        GridColumn("bytes", "bytes", size, right=True),
-        GridColumn("share", "share", share, right=True),
-        GridColumn("in memory", "shown_memory", lambda value: value or "", right=True),
-        GridColumn("ratio", "ratio", lambda v: "–" if v is None else f"{v:.1f}", right=True),
-        GridColumn("dead", "dead", lambda value: size(value) if value else "", right=True),
-        GridColumn("encoding", "encoding", lambda value: value or ""),
-    ]
-    print_records(schema, rows, form, columns)
-    if form == "table":
-        files = sum(len(fragment.files) for fragment in target.manifest.fragments)
-        dead_part = f", {size(usage.dead)} of them dead" if usage.dead else ""
-        print_line()
-        print_line(f"{size(usage.total)} in {plural(files, 'data file')}{dead_part}")
-        for problem in usage.problems:
-            print_line(f"not counted: {problem}")
 
 
 def _to_row(column: ColumnUse, usage: Usage) -> dict[str, Any]:
