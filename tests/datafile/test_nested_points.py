@@ -217,6 +217,26 @@ def test_all_rows_of_many_small_files_are_read_by_few_calls(
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
+def test_texts_whose_last_page_is_short_are_read_by_kernels_too(
+    version: str, by_kernels: set[str], tmp_path: Path
+) -> None:
+    """Lance compresses the texts of long pages alone."""
+    rows, short = 420_000, 300
+    texts = pa.array([f"text {k * 7919 % 1_000_003} of {k % 977}" for k in range(rows)])
+    ends = pa.array(np.arange(rows + 1), pa.int32())
+    batch = pa.record_batch({"flat": texts, "nested": pa.ListArray.from_arrays(ends, texts)})
+    batches = [batch.slice(0, rows - short), batch.slice(rows - short)]
+    stream = pa.RecordBatchReader.from_batches(batch.schema, batches)
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(stream, path, data_storage_version=version)
+    table, wanted = pa.Table.from_batches([batch]), [0, 1, rows // 2, rows - short, rows - 1]
+    dataset = lancefs.open(path)
+    assert dataset.take(wanted).equals(table.take(wanted))
+    assert by_kernels == {"flat", "nested"}
+    assert dataset.to_table().equals(table)
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.2"])
 def test_lists_that_go_on_in_other_chunks_are_read_whole(
     version: str, tmp_path: Path, by_kernels: set[str]
 ) -> None:

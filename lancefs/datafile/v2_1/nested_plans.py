@@ -26,6 +26,7 @@ from lancefs.datafile.v2_1.page_plans import (
     MAX_TABLE_BYTES,
     ValueForm,
     description_of,
+    joint_form,
     may_have_form,
     needs_dictionary,
     plan_values,
@@ -137,11 +138,14 @@ def _plan(column: ColumnPages, bits: int, layers: tuple[Layer, ...]) -> _Pages |
         if not isinstance(description, MiniBlock):
             return None
         stored = _plan_page(description, bits, layers)
-        if stored is None or (form is not None and stored.form != form):
+        if stored is None:
+            return None
+        joined = stored.form if form is None else joint_form(form, stored.form)
+        if joined is None:
             return None
         if not description.has_rep and description.items != page.rows:
             return None
-        form = stored.form
+        form = joined
         description.check_buffers(page)
         table, chunks = page.buffers[:2]
         if table[1] - table[0] > MAX_TABLE_BYTES:

@@ -151,6 +151,21 @@ def may_have_form(data_type: pa.DataType, form: ValueForm) -> bool:
     return form.form is PointForm.VALUES and form.dimension == data_type.list_size
 
 
+def joint_form(
+    one: tuple[PointForm, int], other: tuple[PointForm, int]
+) -> tuple[PointForm, int] | None:
+    """Return the form of pages of two forms; None where a leaf cannot have both.
+
+    Lance compresses strings with FSST in pages of 32 KB or more, which the last one may not have:
+    plain strings are codes without symbols.
+    """
+    if one == other:
+        return one
+    if {one[0], other[0]} == {PointForm.CODES, PointForm.STRINGS}:
+        return PointForm.CODES, SPAN_BITS
+    return None
+
+
 def needs_dictionary(form: PointForm) -> bool:
     """Whether a kernel needs a `PageDictionary` of each page for values of a form."""
     return form in (PointForm.CODES, PointForm.INDICES, PointForm.ENCODED)

@@ -30,6 +30,7 @@ from lancefs.datafile.v2_1.page_plans import (
     PointForm,
     ValueForm,
     description_of,
+    joint_form,
     may_have_form,
     needs_dictionary,
     plan_page_in_file,
@@ -120,12 +121,13 @@ class PageDictionary:
         return self.description.layout.dictionary
 
     @property
-    def symbols(self) -> SymbolTable:
-        """The symbols of strings that are compressed with FSST."""
+    def symbols(self) -> SymbolTable | None:
+        """The symbols of strings that are compressed with FSST; None where they are plain."""
         if self._symbols is None:
             assert self.description is not None  # others come with their symbols
             encoding = self.description.layout.value_compression
-            self._symbols = parse_table(encoding.fsst.symbol_table)
+            if encoding.WhichOneof("compression") == "fsst":
+                self._symbols = parse_table(encoding.fsst.symbol_table)
         return self._symbols
 
 
@@ -384,9 +386,12 @@ def _plan(column: ColumnPages, bits: int, structs: int) -> _LeafPages | None:
         if description is None:
             return None
         plan = plan_page_in_file(description, page, bits, structs)
-        if plan is None or (form is not None and plan[0] != form):
+        if plan is None:
             return None
-        form = plan[0]
+        joined = plan[0] if form is None else joint_form(form, plan[0])
+        if joined is None:
+            return None
+        form = joined
         plans.append((first_row, page.rows, *plan[1]))
         descriptions.append(description)
         packed.append(plan[2])

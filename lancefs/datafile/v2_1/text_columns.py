@@ -204,7 +204,7 @@ class _TextPages(CachedPages[PageItems | SymbolTable]):
         plan = self._plans[leaf]
         if plan.form is PointForm.CODES:
             symbols = plan.dictionaries[number].symbols
-            return None if symbols.raw else symbols
+            return None if symbols is None or symbols.raw else symbols
         if self._pages[page, PageColumn.VALUES] in (Stored.STRINGS, Stored.ZIPPED):
             return None
         start, end, count = self._pages[page, PageColumn.ITEMS :].tolist()
