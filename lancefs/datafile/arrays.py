@@ -337,7 +337,7 @@ def check_entries(entries: pa.StructArray) -> None:
 
 
 def _fixed(block: FixedWidth, data_type: pa.DataType, valid: Mask | None) -> pa.Array:
-    if pa.types.is_null(data_type):
+    if pa.types.is_null(data_type) and not block.bits:
         return nulls(block.length, data_type)
     if pa.types.is_boolean(data_type) and block.bits == 8:  # full-zip pages store whole bytes
         block = FixedWidth(1, (block.values != 0).view(np.uint8))

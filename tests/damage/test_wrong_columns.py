@@ -126,6 +126,19 @@ def test_vectors_are_no_numbers_of_as_many_bits(
     refuse(tmp_path / "t", read, "lists of 2 items where int64 was|values of 64 bits where fixed")
 
 
+@FORMATS
+def test_numbers_are_not_nulls_because_their_type_is(tmp_path: Path, version: str) -> None:
+    def change(manifest: table_pb2.Manifest) -> None:
+        manifest.fields[0].logical_type = "null"
+
+    write(tmp_path / "t", version)
+    rewrite_manifest(tmp_path / "t", change)
+    dataset = lancefs.open(str(tmp_path / "t"))
+    for read in (dataset.to_table, lambda: dataset.take([5]), lambda: list(dataset.to_batches())):
+        with pytest.raises(CorruptFile, match="values of 64 bits where null was expected"):
+            read()
+
+
 def test_sql_refuses_vectors_in_place_of_numbers(tmp_path: Path) -> None:
     def change(manifest: table_pb2.Manifest) -> None:
         columns = manifest.fragments[0].files[0].column_indices
