@@ -113,3 +113,18 @@ def test_rows_that_take_much_memory_are_read_part_by_part(
     assert len(batches) > 1
     expected = dataset.to_table(filter="id BETWEEN 190 AND 210", use_index=False)
     assert pa.Table.from_batches(batches).equals(expected)
+
+
+def test_few_rows_of_zones_that_lie_apart_are_read_without_morsels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, rows = str(tmp_path / "t.lance"), 8 * 8192
+    numbers = np.arange(rows)
+    columns = {"day": numbers // 8192, "n": numbers, "word": [f"w{n % 50}" for n in range(rows)]}
+    lance.write_dataset(pa.table(columns), path)
+    lance.dataset(path).create_scalar_index("day", "ZONEMAP")
+    dataset, filter = lancefs.open(path), "day IN (1, 4) AND n % 4096 = 7"
+    expected = dataset.to_table(filter=filter, use_index=False)
+    assert expected["n"].to_pylist() == [8199, 12295, 32775, 36871]
+    monkeypatch.setattr("lancefs.scan.execution.decode_ahead", pytest.fail)
+    assert dataset.to_table(filter=filter).equals(expected)
