@@ -47,11 +47,21 @@ DATASET = {
     "slice": "to_table(offset=…, limit=…) reads a range of rows",
     "sql": "lancefs.sql(\"SELECT … FROM 't.lance'\") is SQL of DuckDB",
     "validate": "'lancefs verify t.lance' at a prompt reads and checks all pages",
-    # pandas and polars
+    # pandas, polars, DuckDB's relations and pyarrow's tables and files
+    **dict.fromkeys(("columns", "column_names"), "schema.names has the names of the columns"),
+    **dict.fromkeys(("iter_batches", "iter_rows", "scan"), "to_batches() iterates over the rows"),
+    **dict.fromkeys(("group_by", "groupby"), "to_table(…).group_by(…) and lancefs.sql(…) group"),
+    **dict.fromkeys(("order", "sort", "sort_values"), 'to_table(…).sort_by("column") sorts rows'),
+    **dict.fromkeys(
+        ("fetchall", "to_dict", "to_dicts", "to_pydict", "to_pylist"),
+        "to_table().to_pylist() returns the rows as objects of Python",
+    ),
     "collect": "to_table(), to_pandas() and to_polars() read the rows",
-    "columns": "schema.names has the names of the columns",
+    "dtypes": "schema.types has the types of the columns",
     "iloc": "take([0, 5]) reads rows by position",
     "info": "schema has the columns, and describe() profiles their values",
+    "limit": "head(10) reads the first rows",
+    "loc": "filter(…) keeps rows",
     "lazy": "polars.scan_pyarrow_dataset(dataset) is a lazy frame",
     "num_columns": "len(schema) is the number of columns",
     "num_rows": "count_rows() and len(dataset) count the rows",
