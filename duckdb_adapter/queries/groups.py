@@ -103,16 +103,31 @@ def group_keys(query: TableQuery, encoded: frozenset[str]) -> GroupKeys | None:
         None if that would not pay, or the query reads the table twice.
     """
     columns = {fold(column): column for column in encoded}
-    if len(columns) < len(encoded) or _MAY_GROUP.search(query.text) is None:
+    if len(columns) < len(encoded) or not _may_group_by(columns, query.text):
         return None
-    lower = query.text.lower()
-    is_named = any(column.rpartition(".")[2] in lower for column in columns)
-    if is_named and (groups := pivot_groups(query)):
+    if groups := pivot_groups(query):
         names = [columns[key] for key in dict.fromkeys(groups) if key in columns]
         return GroupKeys(names, False, True) if len(groups) >= _MIN_GROUPED and names else None
-    select = _select_from(query) if is_named else None
-    if select is None:
-        return None
+    select = _select_from(query)
+    return None if select is None else _keys_of(select, query, columns)
+
+
+def _may_group_by(columns: Collection[str], text: str) -> bool:
+    """Whether a statement may aggregate rows, and name one of some columns, in lower case."""
+    lower = text.lower() if _MAY_GROUP.search(text) is not None else ""
+    return any(column.rpartition(".")[2] in lower for column in columns)
+
+
+def _keys_of(
+    select: Mapping[str, Any], query: TableQuery, columns: Mapping[str, str]
+) -> GroupKeys | None:
+    """Return what `group_keys` does for a SELECT of the table.
+
+    Args:
+        select: Its node.
+        query: The query.
+        columns: The columns that may be returned, by their names in lower case.
+    """
     tested, compared = _tested(select.get("where_clause"), columns)
     strings = _not_tested(columns.keys() - compared, select.get("where_clause"), query.columns)
     keys = _grouped_below_joins(select, query.columns, strings)
