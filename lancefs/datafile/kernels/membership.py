@@ -59,10 +59,11 @@ def among(offsets: Array, data: Bytes, texts: TextSet) -> Mask:
     return mask
 
 
-def _binary(offsets: Array, data: Bytes) -> pa.Array:
+def _binary(offsets: Array, data: Bytes, valid: Mask | None = None) -> pa.Array:
     """Return strings as values of Arrow."""
     ends = pa.py_buffer(np.ascontiguousarray(offsets, np.int32))
-    buffers = [None, ends, pa.py_buffer(np.ascontiguousarray(data))]
+    bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    buffers = [bits, ends, pa.py_buffer(np.ascontiguousarray(data))]
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
 
 
@@ -88,12 +89,11 @@ def number_texts(
     begins, ends = offsets[rows], offsets[rows + 1]
     if (begins < 0).any() or (begins > ends).any() or (ends > len(data)).any():
         raise CorruptFile("the offsets of strings descend or leave their bytes")
-    texts = [data[begin:end].tobytes() for begin, end in zip(begins, ends, strict=True)]
-    found: dict[bytes, int] = {}
-    numbers = np.zeros(len(offsets) - 1, np.int32)
-    numbers[rows] = [found.setdefault(text, len(found)) for text in texts]
-    if len(found) > most:
+    encoded = _binary(offsets, data, valid).dictionary_encode()
+    if len(encoded.dictionary) > most:
         return None
+    numbers = np.zeros(len(offsets) - 1, np.int32)
+    numbers[rows] = np.frombuffer(encoded.indices.buffers()[1], np.int32)[rows]
     _, firsts = np.unique(numbers[rows], return_index=True)
     return numbers, rows[firsts]
 
