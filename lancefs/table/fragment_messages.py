@@ -73,13 +73,12 @@ def _data_file(message: table_pb2.DataFile, shared: Shared) -> DataFile:
             f"data file {message.path!r} has {len(fields)} fields in {len(columns)} columns; one "
             "column for each field was expected"
         )
-    for noun, numbers in (("field", file.fields), ("column", file.column_indices)):
-        twice = _repeated(numbers)
-        if twice is not None:
-            raise CorruptFile(
-                f"data file {message.path!r} lists the {noun} {twice} twice; one column for each "
-                "field was expected"
-            )
+    twice = _repeated(fields)
+    if twice is not None:
+        raise CorruptFile(
+            f"data file {message.path!r} lists the field {twice} twice; one column for each field "
+            "was expected"
+        )
     return file
 
 
