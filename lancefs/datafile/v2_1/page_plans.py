@@ -151,9 +151,7 @@ def may_have_form(data_type: pa.DataType, form: ValueForm) -> bool:
     return form.form is PointForm.VALUES and form.dimension == data_type.list_size
 
 
-def joint_form(
-    one: tuple[PointForm, int], other: tuple[PointForm, int]
-) -> tuple[PointForm, int] | None:
+def joint_form(one: ValueForm, other: ValueForm) -> ValueForm | None:
     """Return the form of pages of two forms; None where a leaf cannot have both.
 
     Lance compresses strings with FSST in pages of 32 KB or more, which the last one may not have:
@@ -161,8 +159,8 @@ def joint_form(
     """
     if one == other:
         return one
-    if {one[0], other[0]} == {PointForm.CODES, PointForm.STRINGS}:
-        return PointForm.CODES, SPAN_BITS
+    if {one.form, other.form} == {PointForm.CODES, PointForm.STRINGS}:
+        return ValueForm(PointForm.CODES, SPAN_BITS)
     return None
 
 
