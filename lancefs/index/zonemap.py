@@ -75,14 +75,14 @@ class ZoneMap(Zones):
         return zones
 
     def missing_in(self, fragments: Ints, rows: Ints) -> tuple[Mask, int]:
-        """Count the missing values of fragments of which all rows lie in zones.
+        """Count the missing values of fragments of which each row lies in one zone.
 
         Args:
             fragments: Ids of fragments, ascending.
             rows: How many rows each of them has, none of which is deleted.
 
         Returns:
-            Which of the fragments lie in zones as a whole, and the missing values of these.
+            Which of the fragments these are, and their missing values.
 
         Raises:
             CorruptFile: A zone misses more values than it has rows.
@@ -91,6 +91,7 @@ class ZoneMap(Zones):
             raise self._file.damage("more missing values than rows in a zone")
         at, is_own = self._among(fragments)
         zoned = np.bincount(at, self._lengths[is_own], len(fragments)) == rows
+        zoned &= self._rows_of(fragments) == rows
         missing = np.bincount(at, self._null_counts[is_own], len(fragments))
         return zoned, int(missing[zoned].sum())
 

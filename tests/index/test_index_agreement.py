@@ -103,6 +103,21 @@ def check_history(
     shutil.rmtree(path)
 
 
+def test_zones_of_rewritten_rows_may_stay_beside_the_new_ones(
+    template: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As pylance leaves them in BLOOMFILTER indices: of these rows, both say what there may be."""
+    path = tmp_path / "t.lance"
+    shutil.copytree(template, path)
+    for name, number in [("rewrite", 12), ("optimize", 11)]:
+        OPERATIONS[name](path, number)
+    dataset = lancefs.open(path)
+    found = [check(dataset, filter) for filter in ("key = 'k47'", "key IN ('k1', 'k12')")]
+    assert all("key_idx (BloomFilter)" in each for each in found)
+    assert dataset.count_rows("level IS NULL") == dataset.to_table(filter="level IS NULL").num_rows
+    assert not caplog.records
+
+
 def check_with_pylance(path: Path, dataset: lancefs.LanceDataset, filter: str) -> None:
     # pylance takes NaN for the largest number, and has other literals of decimals and times.
     if any(name in filter for name in ("real", "ratio", "heat", "price", "at ")):
