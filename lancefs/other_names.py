@@ -10,6 +10,9 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 _WRITING = "lancefs only reads; write with pylance"
+_WRITING_ELSEWHERE = (
+    "lancefs only reads; write with pylance, which has write_dataset, merge_insert and optimize"
+)
 _INDICES = "indices() lists the indices"
 _COMMIT = "open(url, version=7).transaction() is what committed version 7"
 _BLOBS = 'take(…, blobs="bytes") reads blobs'
@@ -25,7 +28,6 @@ DATASET = {
             *("drop", "drop_columns", "drop_index", "insert", "merge", "merge_insert", "optimize"),
             *("replace_field_metadata", "replace_schema_metadata", "restore", "shallow_clone"),
             *("truncate_table", "update", "update_config", "update_metadata"),
-            *("append", "compact_files", "overwrite", "upsert", "vacuum", "write"),
         ),
         _WRITING,
     ),
@@ -47,7 +49,10 @@ DATASET = {
     "slice": "to_table(offset=…, limit=…) reads a range of rows",
     "sql": "lancefs.sql(\"SELECT … FROM 't.lance'\") is SQL of DuckDB",
     "validate": "'lancefs verify t.lance' at a prompt reads and checks all pages",
-    # pandas, polars, DuckDB's relations and pyarrow's tables and files
+    # pandas, polars, DuckDB's relations, pyarrow's tables and files, and Delta's tables
+    **dict.fromkeys(
+        ("append", "compact_files", "overwrite", "upsert", "vacuum", "write"), _WRITING_ELSEWHERE
+    ),
     **dict.fromkeys(("columns", "column_names"), "schema.names has the names of the columns"),
     **dict.fromkeys(("iter_batches", "iter_rows", "scan"), "to_batches() iterates over the rows"),
     **dict.fromkeys(("group_by", "groupby"), "to_table(…).group_by(…) and lancefs.sql(…) group"),

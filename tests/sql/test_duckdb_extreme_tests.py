@@ -140,10 +140,11 @@ def test_rows_near_an_extreme_are_those_of_duckdbs_own_table(
         condition = f"{column} {operator} (SELECT {shift} FROM {{t}})"
         query = f"SELECT count(*), sum(id) FROM {{t}} WHERE {condition}"
         assert_same_rows(con, native, table, query)
-        passing = native.execute(query.format(t="native")).fetchone()[0]
-        # A scan is asked for what at most half of the rows are.
+        ((passing, _),) = native.execute(query.format(t="native")).fetchall()
+        # A scan is asked for what at most half of the rows are; the subquery for the extreme alone.
         is_near = (column, shift) in SHIFTS and operator != "<>" and passing <= ROWS // 2
-        assert any(f"({column} " in str(read.get("filter")) for read in reads) == is_near, query
+        filters = [str(read.get("filter")) for read in reads]
+        assert any(f"({column} {sign}= " in one for one in filters for sign in "<>") == is_near
         del reads[:]
 
 

@@ -109,7 +109,8 @@ static int64_t split_lists(const uint16_t *rep, const uint16_t *definition, int6
 /* Write the layers of leaves, whose levels follow each other.
  *
  * leaves: LEAF_COLUMNS numbers each. kinds: of the layers of each leaf, innermost first.
- * offsets, valid: room for one more than each layer has at most: its items, after a list its STARTS. scratch: twice the largest number of STARTS, and 2.
+ * offsets, valid: room for one more than each layer has at most: its items, after a list its STARTS.
+ * scratch: twice the largest number of STARTS, and 2.
  * found: LAYER_COLUMNS numbers for each layer. */
 KERNEL(unravel, const uint16_t *rep, const uint16_t *definition, const int64_t *leaves,
        int64_t leaf_count, const int64_t *kinds, int64_t *offsets, uint8_t *valid,
