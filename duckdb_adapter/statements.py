@@ -136,7 +136,7 @@ def parameter_advice(statement: Any, message: str) -> str | None:
     return (
         "Invalid Input Error: this database of DuckDB reads the tables of a macro when the macro "
         "is created, and its parameters have no values then; write the call as a text, such as "
-        "FROM query('FROM lance_scan(''' || path || ''')'), or use DuckDB 2.0"
+        "FROM query('FROM lance_scan(''' || path || ''')'), or use DuckDB 2.0.1"
     )
 
 
