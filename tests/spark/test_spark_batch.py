@@ -262,13 +262,14 @@ def plan_of(frame: Any) -> str:
 
 
 def test_modules_are_not_collected_after_each_task(spark: Any, table: str) -> None:
+    before = gc.get_freeze_count()  # of pytest
     for _ in range(3):
         lancefs.spark.read(spark, table, columns=["id"], rows_per_partition=500).count()
     found = spark.range(0, 8, 1, 8).mapInArrow(frozen, "spared long, is_collected boolean")
     rows = found.collect()
     assert max(row.spared for row in rows) > 10_000  # objects of imported modules
     assert all(row.is_collected for row in rows)
-    assert gc.get_freeze_count() == 0  # here, which is no process of Spark's
+    assert gc.get_freeze_count() <= before  # here, which is no process of Spark's
 
 
 def frozen(batches: Any) -> Any:
