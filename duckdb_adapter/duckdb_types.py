@@ -91,6 +91,17 @@ def loses_filters(field: pa.Field) -> bool:
     return any(test(kind) for test in tests)
 
 
+def or_nan(greater: pc.Expression, column: pc.Expression, kind: pa.DataType) -> pc.Expression:
+    """Return that a column is greater than a number, as DuckDB does: NaN comes after all numbers.
+
+    Args:
+        greater: The comparison, as Arrow does it.
+        column: The column.
+        kind: Its type.
+    """
+    return greater | (column != column) if pa.types.is_floating(kind) else greater
+
+
 def _has_nanoseconds(kind: pa.DataType) -> bool:
     is_time = pa.types.is_timestamp(kind) or pa.types.is_time64(kind)
     return bool(is_time and kind.unit == "ns")

@@ -82,10 +82,7 @@ def members_named(struct: pa.StructType, paths: Iterable[str]) -> list[str]:
         Their paths in the order of the type, without those that are in others; that of a struct in
         it where it is not clear which of its members are meant.
     """
-    wanted: dict[str, set[str]] = {}
-    for path in paths:
-        name, _, inner = path.partition(".")
-        wanted.setdefault(name, set()).add(inner)
+    wanted = inner_paths(paths)
     known = list[str]()
     for field in struct:
         inside = wanted.pop(fold(field.name), None)
@@ -101,6 +98,15 @@ def members_named(struct: pa.StructType, paths: Iterable[str]) -> list[str]:
         known += [f"{field.name}.{member}" for member in members] or [field.name]
     is_clear = not wanted and len({*map(fold, known)}) == len(known)
     return known if is_clear and _are_told_apart(struct, known) else []
+
+
+def inner_paths(paths: Iterable[str]) -> dict[str, list[str]]:
+    """Return what follows the first names of paths, by these; empty texts for the names alone."""
+    inner = dict[str, list[str]]()
+    for path in paths:
+        name, _, rest = path.partition(".")
+        inner.setdefault(name, []).append(rest)
+    return inner
 
 
 def _are_told_apart(struct: pa.StructType, known: Iterable[str]) -> bool:

@@ -182,11 +182,11 @@ def repeated_columns(query: TableQuery) -> RepeatedColumns:
 
 def _may_repeat_strings(query: TableQuery) -> bool:
     """Whether a statement may test columns of strings, or aggregate them: others are not parsed."""
-    names = [field.name.lower() for field in query.schema if pa.types.is_string(field.type)]
-    text = query.text.replace(query.name, "").lower() if names else ""
+    text = query.text.replace(query.name, "").lower()
     if _MAY_GROUP.search(text) is None:
         text = text.partition("where")[2]
-    return any(name in text for name in names)
+    strings = (field for field in query.schema if pa.types.is_string(field.type))
+    return bool(text) and any(field.name.lower() in text for field in strings)
 
 
 def _is_distinct(select: Mapping[str, Any]) -> bool:

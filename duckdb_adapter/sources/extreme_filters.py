@@ -14,7 +14,7 @@ from operator import and_, or_
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.duckdb_types import MICROSECONDS
+from duckdb_adapter.duckdb_types import MICROSECONDS, or_nan
 from duckdb_adapter.pinned_versions import NameUse
 from duckdb_adapter.queries.extreme_tests import Extreme, ExtremeUses, Shift
 from duckdb_adapter.queries.members import UsedColumns
@@ -147,8 +147,7 @@ class ExtremeRows(FilteredRows):
 def _compared(field: pc.Expression, operator: str, value: pa.Scalar) -> pc.Expression:
     """Return a comparison with a value that is not NaN, which DuckDB puts after all numbers."""
     compared = getattr(pc, operator)(field, value)
-    is_last = pa.types.is_floating(value.type) and operator.startswith("greater")
-    return compared | (field != field) if is_last else compared
+    return or_nan(compared, field, value.type) if operator.startswith("greater") else compared
 
 
 def _are_true(conditions: Sequence[pc.Expression], column: str, value: pa.Scalar) -> bool:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckdb_adapter.duckdb_types import cast_for_duckdb, field_for_duckdb
+from duckdb_adapter.queries.column_uses import inner_paths
 from duckdb_adapter.queries.members import UsedColumns
 from duckdb_adapter.sources.row_counts import RowCount, table_of_rows
 from duckdb_adapter.sources.rows import DuckDBColumns, Rows
@@ -244,12 +245,8 @@ def _with_paths(
             return pa.field(field.name, _SHOWN)
         kind = encoded_type(field.type) if path in encoded else field.type
         return field.with_nullable(True).with_type(kind)
-    inner = dict[str, list[str]]()
-    for member in members:
-        name, _, rest = member.partition(".")
-        inner.setdefault(name, []).append(rest)
     fields = [
         _with_paths(field.type.field(name), f"{path}.{name}", rests, tested, encoded)
-        for name, rests in inner.items()
+        for name, rests in inner_paths(members).items()
     ]
     return field.with_type(pa.struct(fields))

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from duckdb._sources.nodes import Binary, Col, In, Lit, Postfix, Unary, Untranslatable, exact_value
 from duckdb._sources.to_arrow import to_arrow
 
-from duckdb_adapter.duckdb_types import MICROSECONDS
+from duckdb_adapter.duckdb_types import MICROSECONDS, or_nan
 from duckdb_adapter.sources.rows import has_lengths
 from lancefs.datafile.constants import array_of, null_of, scalar_of
 from lancefs.scan.sql_literals import has_units, is_binary, of_units
@@ -145,9 +145,7 @@ def _comparison(node: Any, schema: pa.Schema) -> pc.Expression | None:
             return None
         stored = math.floor(stored)
     compared = _COMPARISONS[operator](field, _array([stored], _constant_type(kind))[0])
-    if pa.types.is_floating(kind) and operator in (">", ">="):
-        return compared | (field != field)  # NaN, which DuckDB puts after all numbers
-    return compared
+    return or_nan(compared, field, kind) if operator in (">", ">=") else compared
 
 
 def _membership(node: Any, schema: pa.Schema) -> pc.Expression | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from duckdb_adapter.identifiers import literal, quoted
+from duckdb_adapter.queries.column_uses import inner_paths
 from duckdb_adapter.sources.replacement import NamedColumnsOnly, TableOf
 from duckdb_adapter.sources.row_count_files import RowCountFiles
 from duckdb_adapter.sources.rows import RowSource
@@ -76,9 +77,6 @@ def _constant(members: Sequence[str]) -> str:
     """
     if not any(members):
         return _THERE
-    inner = dict[str, list[str]]()
-    for path in members:
-        name, _, rest = path.partition(".")
-        inner.setdefault(name, []).append(rest)
-    values = (f"{quoted(name)}: {_constant(rests)}" for name, rests in inner.items())
+    inner = inner_paths(members).items()
+    values = (f"{quoted(name)}: {_constant(rests)}" for name, rests in inner)
     return "{" + ", ".join(values) + "}"
