@@ -31,6 +31,7 @@ ROWS, ZONE = 1000, 16
 def _small_zones(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Zones of a few rows; and versions that pass for long ones, which are read without readers."""
     monkeypatch.setattr(value_ranges, "ZONE_ROWS", ZONE)
+    monkeypatch.setattr(fragment_ranges, "_TINY_ROWS", 0)
     if request.param == "many":
         monkeypatch.setattr(fragment_readers, "_FEW_FRAGMENTS", 1)
 
@@ -364,6 +365,30 @@ def test_what_is_kept_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert 0 < len(known.values()) < 20
     assert sum(zones.cost for zones in known.values()) <= 5000
     assert read(table, "n = 5")[0]["n"].to_pylist() == [5]
+
+
+@pytest.mark.parametrize(("limit", "value"), [("_TINY_ROWS", 10), ("_MOST", 19)])
+def test_ranges_that_would_save_nothing_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+) -> None:
+    monkeypatch.setattr(fragment_ranges, limit, value)
+    table = write(tmp_path / "t", numbers(200), max_rows_per_file=10)
+    changes = value_ranges.count_changes()
+    for _ in range(2):
+        found, stats = read(table, "n > 157 and other = 5")
+        assert found["n"].to_pylist() == [159, 166, 173, 180, 187, 194]
+        assert stats.fragments_skipped == 0
+    assert value_ranges.count_changes() == changes
+
+
+def test_the_ranges_of_new_fragments_are_kept(tmp_path: Path) -> None:
+    table = write(tmp_path / "t", numbers(200), max_rows_per_file=10)
+    check(table, "n = 5")
+    lance.write_dataset(numbers(40).slice(20), table, mode="append", max_rows_per_file=10)
+    assert read(table, "n = 25")[0]["n"].to_pylist() == [25, 25]
+    found, stats = read(table, "n = 35")
+    assert found["n"].to_pylist() == [35, 35]
+    assert stats.fragments_skipped == 20
 
 
 def test_threads_that_read_at_once_agree(tmp_path: Path, threaded: None) -> None:

@@ -21,7 +21,7 @@ from lancefs.scan.value_ranges import Numbers, ZoneRanges, are_outside
 from lancefs.storage import File
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.storage.open_files import identity_at
-from lancefs.table.fragment_readers import FragmentReaders
+from lancefs.table.fragment_readers import FragmentReaders, are_several_local
 
 if TYPE_CHECKING:
     from lancefs.datafile.blocks import Mask, RowRange
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 # With fewer fragments, gathering would save little; with more, `value_ranges` does not keep all.
 _FEWEST, _MOST = 16, 16 * 1024
+# Mean rows of many local fragments up to which a column is read in less time than it takes to find
+# the ranges of its values, and to ask whether their files are still the same.
+_TINY_ROWS = 1024
 # Fragments that are looked at before all are: mostly a scan has seen all of a column, or nothing.
 _PROBES = 8
 # Bytes that a process keeps, and what a fragment takes of them: its bounds, and the path and the
@@ -72,6 +75,22 @@ class _Gathered:
 _gathered: BudgetCache[_ColumnKey, _Gathered] = BudgetCache(_BUDGET)
 
 
+def are_worthwhile(fragments: Sequence[FragmentReader]) -> bool:
+    """Return whether to keep the ranges of values in fragments, for later scans to skip some.
+
+    Args:
+        fragments: All fragments of a scan.
+    """
+    if not isinstance(fragments, FragmentReaders):
+        return True
+    if len(fragments) > _MOST:
+        return False  # each would be forgotten before the next scan asks for it
+    counts = fragments.row_counts
+    if counts is None or not are_several_local(fragments):
+        return True
+    return int(counts[0].sum()) > _TINY_ROWS * len(fragments)
+
+
 def select_fragments(
     fragments: Iterable[FragmentReader],
     fields: Sequence[Field],
@@ -106,6 +125,11 @@ def select_fragments(
             yield fragments.passing(position), None
         else:
             yield from _one_by_one([fragments.passing(position)], fields, intervals, stats)
+
+
+def are_unseen(fragments: FragmentReaders, fields: Sequence[Field]) -> bool:
+    """Return whether earlier scans have most likely seen no value of some columns."""
+    return _are_gathered(fragments) and not _known_ranges(fragments, fields)
 
 
 def select_readers(
@@ -167,12 +191,16 @@ def _known_ranges(
     fragments: Iterable[FragmentReader], fields: Sequence[Field]
 ) -> list[tuple[str, _Gathered]]:
     """Return what is known of some columns, by name; [] where it is not worth gathering."""
-    if not isinstance(fragments, FragmentReaders) or not _FEWEST <= len(fragments) <= _MOST:
-        return []
-    if not fragments.are_local or fragments.row_counts is None:
+    if not isinstance(fragments, FragmentReaders) or not _are_gathered(fragments):
         return []
     found = [(field.name, _ranges_in(fragments, field)) for field in fields]
     return [(name, ranges) for name, ranges in found if ranges is not None]
+
+
+def _are_gathered(fragments: FragmentReaders) -> bool:
+    """Return whether it is worth gathering what is known of a column of fragments."""
+    is_fit = _FEWEST <= len(fragments) <= _MOST
+    return is_fit and fragments.are_local and fragments.row_counts is not None
 
 
 def _ranges_in(fragments: FragmentReaders, field: Field) -> _Gathered | None:

@@ -240,9 +240,14 @@ class ScanPlan:
 
     def _many_whole(self, fragments: Sequence[FragmentReader]) -> FragmentReaders | None:
         """Return many local fragments that are read whole; None where each is looked at first."""
-        if self.ranged_fields:
-            return self.passing_whole
-        return fragments if are_several_local(fragments) else None
+        passing, fields = self.passing_whole, self.ranged_fields
+        if passing is not None or not are_several_local(fragments):
+            return passing
+        if not fields:
+            return fragments
+        from lancefs.scan.fragment_ranges import are_unseen
+
+        return fragments if are_unseen(fragments, fields) else None
 
     @cached_property
     def _intervals(self) -> Mapping[str, ValueInterval]:
@@ -250,18 +255,16 @@ class ScanPlan:
         request = self._request
         if request.filter is None:
             return {}
-        from lancefs.scan.intervals import TextInterval
+        from lancefs.scan.fragment_ranges import are_worthwhile
         from lancefs.scan.value_ranges import has_range
+
+        if not are_worthwhile(request.fragments):
+            return {}
 
         schema = pa.schema([field.to_arrow() for field in request.filter_fields])
         intervals = request.filter.intervals(schema)
-        # Texts of many small fragments stay in memory, and are tested in less time than compared.
-        no_texts = are_several_local(request.fragments)
         return {
-            name: each
-            for name, each in intervals.items()
-            if has_range(schema.field(name).type)
-            and not (no_texts and isinstance(each, TextInterval))
+            name: each for name, each in intervals.items() if has_range(schema.field(name).type)
         }
 
     def _select_fragments(

@@ -10,6 +10,7 @@ deleted rows do, so that a range holds for every version with the file.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -54,6 +55,8 @@ _Key: TypeAlias = tuple[Hashable, int]
 # The file of a column, and the identity of its bytes before a read; None for none.
 _FileIdentity: TypeAlias = tuple[File | None, Hashable | None]
 Numbers: TypeAlias = np.ndarray[Any, Any]
+# The rows that were seen of each zone, and their least and greatest values; see `ZoneRanges`.
+_Bounds: TypeAlias = tuple[Ints, Numbers, Numbers]
 
 
 class ZoneRanges(NamedTuple):
@@ -210,11 +213,13 @@ class Seen:
             array = columns[field.id]
             if not _is_ranged(array):
                 continue
-            done = 0
-            for (start, end), (file, identity) in zip(self._ranges, files, strict=True):
+            done, zones = 0, _zones_of_each(array, self._ranges)
+            for (file, identity), each, (start, end) in zip(
+                files, zones, self._ranges, strict=True
+            ):
                 length = end - start
                 if file is not None and identity is not None and file.identity() == identity:
-                    _keep(file.place, identity, field, array.slice(done, length), start)
+                    _keep(file.place, identity, field, array.slice(done, length), each)
                 done += length
 
 
@@ -286,13 +291,15 @@ def _is_ranged(array: pa.Array) -> bool:
     return is_text(items.type) and not items.null_count and len(items) <= _MAX_ITEMS
 
 
-def _keep(place: Hashable, identity: Hashable, field: Field, array: pa.Array, start: int) -> None:
+def _keep(
+    place: Hashable, identity: Hashable, field: Field, array: pa.Array, bounds: _Bounds
+) -> None:
     """Keep the ranges of consecutive rows of a column of a file."""
     data_type = field.to_arrow().type
     key = place, field.id
     known = _known.zones.peek(key)
     items = _items_of(array, known is not None and known.items is not None)
-    zones = ZoneRanges(identity, data_type, *_ranges_of(array, start), items)
+    zones = ZoneRanges(identity, data_type, *bounds, items)
     with _lock:
         known = _known.zones.peek(key)
         if known is not None and (known.identity, known.data_type) == (identity, data_type):
@@ -319,23 +326,51 @@ def _items_of(array: pa.Array, is_encoded_elsewhere: bool) -> Numbers | None:
 
 def _zone_parts(start: int, end: int) -> Ints:
     """Return which rows of each zone lie from `start` to before `end`; shape (zones, 2)."""
+    if start // ZONE_ROWS == (end - 1) // ZONE_ROWS:  # as in small files, of which there are many
+        return np.array([(start, end)])
     edges = np.arange(start // ZONE_ROWS, -(-end // ZONE_ROWS) + 1) * ZONE_ROWS
     return np.stack([np.maximum(edges[:-1], start), np.minimum(edges[1:], end)], axis=1)
 
 
-def _ranges_of(array: pa.Array, start: int) -> tuple[Ints, Numbers, Numbers]:
-    """Return the rows and ranges of all zones of a file from the first one to those of an array."""
-    end = start + len(array)
-    first, last = start // ZONE_ROWS, -(-end // ZONE_ROWS)
-    parts = _zone_parts(start, end)
-    lows, highs = _bounds_of(array, parts[:, 0] - start)
+def _zones_of_each(array: pa.Array, ranges: Sequence[RowRange]) -> list[_Bounds]:
+    """Return the zones of each file of a column that was read from several.
+
+    Args:
+        array: The column.
+        ranges: The rows of each file, none of which is empty.
+    """
+    zones = [_zone_parts(start, end) for start, end in ranges]
+    offsets = list(accumulate((end - start for start, end in ranges), initial=0))
+    if pa.types.is_dictionary(array.type):  # a file may have few of the items that all share
+        slices = [array.slice(first, end - first) for first, end in pairwise(offsets)]
+        found = [
+            _bounds_of(part, rows[:, 0] - start)
+            for part, rows, (start, _) in zip(slices, zones, ranges, strict=True)
+        ]
+    else:
+        moved = [
+            rows[:, 0] + (first - start)
+            for rows, first, (start, _) in zip(zones, offsets, ranges, strict=False)
+        ]
+        low, high = _bounds_of(array, np.concatenate(moved))
+        counts = list(accumulate(map(len, zones), initial=0))
+        found = [(low[first:end], high[first:end]) for first, end in pairwise(counts)]
+    return [_from_first_zone(rows, *bounds) for rows, bounds in zip(zones, found, strict=True)]
+
+
+def _from_first_zone(rows: Ints, low: Numbers, high: Numbers) -> _Bounds:
+    """Put the zones before those that were read in front of these: of them no row was seen."""
+    first = int(rows[0, 0]) // ZONE_ROWS
     if first == 0:
-        return parts, lows, highs
-    seen = np.zeros((last, 2), np.int64)
-    seen[first:] = parts
-    least, most = _limits(lows.dtype)
-    low = np.concatenate([np.full(first, most, lows.dtype), lows])
-    return seen, low, np.concatenate([np.full(first, least, lows.dtype), highs])
+        return rows, low, high
+    least, most = _limits(low.dtype)
+    unseen = np.zeros((first, 2), np.int64)
+    lows, highs = np.full(first, most, low.dtype), np.full(first, least, high.dtype)
+    return (
+        np.concatenate([unseen, rows]),
+        np.concatenate([lows, low]),
+        np.concatenate([highs, high]),
+    )
 
 
 def _bounds_of(array: pa.Array, starts: Ints) -> tuple[Numbers, Numbers]:
