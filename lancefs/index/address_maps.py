@@ -8,14 +8,14 @@ stable row ids, the "fragment" of a row id is its upper half.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Set
+from collections.abc import Collection, Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lancefs.datafile.buffers import UInts, reserve
-from lancefs.errors import CorruptFile, UnsupportedFeature
+from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.table.bitmaps import parse_bitmap
 from lancefs.table.row_metadata import OFFSET_BITS
 
@@ -30,74 +30,93 @@ _ENTRY = struct.Struct("<II")
 
 
 class AddressMap:
-    """A map of row addresses, whose bitmaps are parsed and not expanded.
+    """A map of row addresses, whose bitmaps are parsed once they are asked for, and not expanded.
 
     Args:
         data: The serialized map.
-        wanted: Ids of the fragments whose bitmaps are parsed; None for all.
-
-    Attributes:
-        fragments: The ids of all fragments.
-        bitmaps: The id of each fragment that is wanted, and the offsets of rows in it.
+        url: URL of the file, for errors.
 
     Raises:
         CorruptFile: The bytes are not a map.
-        UnsupportedFeature: An entry stands for all rows of a fragment.
     """
 
-    def __init__(self, data: bytes, wanted: Set[int] | None = None) -> None:
-        parts = list(_entries(data))
-        self.fragments = [number for number, _ in parts]
-        if len(set(self.fragments)) < len(parts):  # rows would be counted twice
-            raise CorruptFile("a map of row addresses names a fragment twice")
-        self.bitmaps = [
-            (number, _bitmap(number, part))
-            for number, part in parts
-            if wanted is None or number in wanted
-        ]
+    def __init__(self, data: bytes, url: str) -> None:
+        self._url = url
         self._size = len(data)
+        with locating(url):
+            entries = list(_entries(data))
+            self._bitmaps: dict[int, bytes | BitMap] = dict(entries)
+            if len(self._bitmaps) < len(entries):  # rows would be counted twice
+                raise CorruptFile("a map of row addresses names a fragment twice")
 
     @property
-    def num_rows(self) -> int:
-        """Number of rows."""
-        return sum(len(bitmap) for _, bitmap in self.bitmaps)
+    def fragments(self) -> Collection[int]:
+        """The ids of all fragments."""
+        return self._bitmaps.keys()
+
+    def bitmaps(self, wanted: Collection[int] | None = None) -> list[tuple[int, BitMap]]:
+        """Return the ids of fragments, and the offsets of rows in each of them.
+
+        Args:
+            wanted: Ids of the fragments that are wanted; None for all.
+
+        Raises:
+            CorruptFile: A bitmap is damaged.
+            UnsupportedFeature: An entry stands for all rows of a fragment.
+        """
+        numbers = self._bitmaps if wanted is None else [n for n in self._bitmaps if n in wanted]
+        with locating(self._url):
+            return [(number, self._parsed(number)) for number in numbers]
+
+    def __len__(self) -> int:
+        """Return the number of rows; raises as `bitmaps` does."""
+        return sum(len(bitmap) for _, bitmap in self.bitmaps())
 
     def addresses(self) -> UInts:
-        """Return the addresses of the rows.
+        """Return the addresses of the rows; raises as `bitmaps` does.
 
         Raises:
             MemoryLimitExceeded: So many addresses take too much memory.
         """
-        sizes = [len(bitmap) for _, bitmap in self.bitmaps]
+        bitmaps = self.bitmaps()
+        sizes = [len(bitmap) for _, bitmap in bitmaps]
         reserve(_ADDRESS_BYTES * sum(sizes), self._size)
         addresses = np.empty(sum(sizes), np.uint64)
         ends = list(accumulate(sizes))
-        for (fragment_id, bitmap), size, end in zip(self.bitmaps, sizes, ends, strict=True):
+        for (fragment_id, bitmap), size, end in zip(bitmaps, sizes, ends, strict=True):
             if size:
                 offsets = np.frombuffer(bitmap.to_array(), np.uint32)
                 base = np.uint64(fragment_id << OFFSET_BITS)
                 np.add(offsets, base, out=addresses[end - size : end])
         return addresses
 
+    def _parsed(self, fragment_id: int) -> BitMap:
+        stored = self._bitmaps[fragment_id]
+        if isinstance(stored, bytes):
+            self._bitmaps[fragment_id] = stored = _bitmap(fragment_id, stored)
+        return stored
 
-def read_map(data: bytes) -> BitMap64:
+
+def read_map(data: bytes, url: str) -> BitMap64:
     """Return a serialized map of row addresses as one set of addresses.
 
     Args:
         data: The serialized map.
+        url: URL of the file, for errors.
 
     Raises:
         CorruptFile: The bytes are not a map.
         UnsupportedFeature: An entry stands for all rows of a fragment.
     """
-    parts = dict(_entries(data))
-    for number, part in parts.items():
-        _bitmap(number, part)
-    count = _COUNT.unpack_from(data)[0]
-    if len(parts) != count:
-        raise CorruptFile(f"a map of {len(parts)} fragments has {count} entries")
-    entries = [_COUNT.pack(number) + part for number, part in sorted(parts.items())]
-    return read_treemap(_LONG_COUNT.pack(count) + b"".join(entries))
+    with locating(url):
+        parts = dict(_entries(data))
+        for number, part in parts.items():
+            _bitmap(number, part)
+        count = _COUNT.unpack_from(data)[0]
+        if len(parts) != count:
+            raise CorruptFile(f"a map of {len(parts)} fragments has {count} entries")
+        entries = [_COUNT.pack(number) + part for number, part in sorted(parts.items())]
+        return read_treemap(_LONG_COUNT.pack(count) + b"".join(entries))
 
 
 def read_treemap(data: bytes) -> BitMap64:

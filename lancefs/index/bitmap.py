@@ -7,7 +7,7 @@ Format page: bitmap index (`docs/src/format/index/scalar/bitmap.md`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -15,21 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancefs.datafile.buffers import Ints, UInts
-from lancefs.datafile.row_ranges import RowRanges, as_ranges
-from lancefs.errors import locating
 from lancefs.index.address_maps import AddressMap
-from lancefs.index.bitmap_counts import COUNTED, BitmapCounts
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest
 from lancefs.index.sort_keys import has_keys
+from lancefs.index.stored_bitmaps import FEW, StoredBitmaps
 from lancefs.storage.budget_cache import BudgetCache
 
 FILES = ("bitmap_page_lookup.lance",)
 
-# Bitmaps that are read together.
-_BITMAPS_AT_ONCE = 256
-# Bytes of bitmaps that are kept once they were counted, so that a remote one is read once only.
-_RECENT_BYTES = 4 * 1024 * 1024
 # Memory of what is kept of the numbers of rows of values, and of those of one value, about.
 _TALLIES_BYTES = 4 * 1024 * 1024
 _TALLY_BYTES = 256
@@ -71,16 +65,14 @@ class Bitmap:
         is_plain = has_keys(self.data_type) and not pa.types.is_floating(self.data_type)
         if is_plain and len(pc.unique(self._keys)) != len(self._keys):
             raise file.damage("a value has two bitmaps")
-        self._counts = BitmapCounts(file, len(self._keys), self._count)
-        self._recent: BudgetCache[int, bytes] = BudgetCache(_RECENT_BYTES)
+        self._bitmaps = StoredBitmaps(file, len(self._keys), AddressMap)
         self._tallies: BudgetCache[int, Ints] = BudgetCache(_TALLIES_BYTES)
 
     @property
     def cost(self) -> int:
         """Memory in bytes, about."""
-        recent = min(_RECENT_BYTES, self._file.file.size)
         tallies = min(_TALLIES_BYTES, len(self._keys) * _TALLY_BYTES)
-        return int(self._keys.nbytes) + self._counts.cost + recent + tallies + _READER_BYTES
+        return int(self._keys.nbytes) + self._bitmaps.cost + tallies + _READER_BYTES
 
     @property
     def entries(self) -> int | None:
@@ -108,7 +100,7 @@ class Bitmap:
         Raises:
             CorruptFile: The index is damaged.
         """
-        counts = self._counts.of(pages)
+        counts = self._bitmaps.counts(pages)
         if counts is None:
             return self._rows * len(pages) // max(len(self._keys), 1)
         return int(counts.sum())
@@ -127,29 +119,23 @@ class Bitmap:
         maps, rows = [], 0
         for one in self.maps_of(pages):
             maps.append(one)
-            rows += one.num_rows
+            rows += len(one)
             if rows > most:
                 return None
         if len(maps) == 1:
             return maps[0].addresses()
         return np.concatenate([np.empty(0, np.uint64), *(one.addresses() for one in maps)])
 
-    def maps_of(self, pages: Ints, wanted: Set[int] | None = None) -> Iterator[AddressMap]:
-        """Yield the rows that have some values, value by value.
+    def maps_of(self, pages: Ints) -> Iterable[AddressMap]:
+        """Return the rows that have some values, value by value.
 
         Args:
             pages: The positions of the values.
-            wanted: Ids of the fragments whose rows are wanted; None for all.
 
         Raises:
             CorruptFile: The index is damaged.
         """
-        for start in range(0, len(pages), _BITMAPS_AT_ONCE):
-            group = pages[start : start + _BITMAPS_AT_ONCE]
-            few = len(pages) <= COUNTED
-            with locating(self._file.url):
-                bitmaps = self._kept_bitmaps(group) if few else self._bitmaps(as_ranges(group))
-                yield from (AddressMap(data, wanted) for data in bitmaps)
+        return self._bitmaps.read(pages) if len(pages) <= FEW else self._bitmaps.stream(pages)
 
     def tallies(self, pages: Ints) -> RowTallies:
         """Return how many rows some values have in each fragment; it is kept for the next time.
@@ -164,33 +150,9 @@ class Bitmap:
         kept = {number: self._tallies.peek(number) for number in numbers}
         missing = [number for number in numbers if kept[number] is None]
         for number, one in zip(missing, self.maps_of(np.array(missing, np.int64)), strict=True):
-            rows = [(n, len(rows), rows.max() if rows else -1) for n, rows in one.bitmaps]
+            rows = [(n, len(rows), rows.max() if rows else -1) for n, rows in one.bitmaps()]
             kept[number] = own = np.array(rows, np.int64).reshape(-1, 3)
             self._tallies.put(number, own, _TALLY_BYTES + own.nbytes)
         parts = [one for one in kept.values() if one is not None]
         every = np.concatenate([np.empty((0, 3), np.int64), *parts])
         return RowTallies(*every.T)
-
-    def _count(self, pages: Ints) -> list[int]:
-        return [one.num_rows for one in self.maps_of(pages)]
-
-    def _kept_bitmaps(self, pages: Ints) -> list[bytes]:
-        """Return the serialized maps of a few values, and keep those that are small."""
-        numbers = pages.tolist()
-        kept = {number: self._recent.peek(number) for number in numbers}
-        missing = [number for number, data in kept.items() if data is None]
-        if missing:
-            read = self._bitmaps(as_ranges(np.array(missing, np.int64)))
-            for number, data in zip(missing, read, strict=True):
-                self._recent.put(number, data, len(data))
-                kept[number] = data
-        return [data for data in kept.values() if data is not None]
-
-    def _bitmaps(self, rows: RowRanges) -> list[bytes]:
-        """Return the serialized maps of some values."""
-        (array,) = self._file.read(["bitmaps"], rows)
-        is_binary = pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type)
-        if not is_binary or array.null_count:
-            raise self._file.damage("a bitmap for each value was expected")
-        bitmaps: list[bytes] = array.to_pylist()
-        return bitmaps

@@ -47,7 +47,7 @@ def bitmaps_of(
     """
     parts: dict[int, list[BitMap]] = {}
     for one in opened.maps_of(pages):
-        filled = [(number, bitmap) for number, bitmap in one.bitmaps if bitmap]
+        filled = [(number, bitmap) for number, bitmap in one.bitmaps() if bitmap]
         highest = [(number << OFFSET_BITS) + bitmap.max() for number, bitmap in filled]
         coverage.check_highest(segment, np.sort(np.array(highest, np.uint64)))
         for number, bitmap in filled:

@@ -342,14 +342,12 @@ class _Counting:
         self, segment: IndexSegment, opened: Bitmap, pages: Ints, wanted: Set[int]
     ) -> Iterator[tuple[int, BitMap]]:
         """Yield the rows that a segment names in fragments that it covers, value by value."""
-        maps = list(opened.maps_of(pages, wanted))
-        named = (number for one in maps for number in one.fragments)
-        self.indices.coverage.check_fragments(segment, named)
-        for fragment_id, bitmap in (each for one in maps for each in one.bitmaps):
-            if not bitmap:
-                continue
-            _check_offset(segment, fragment_id, bitmap.max(), self.reader_of(fragment_id))
-            yield fragment_id, bitmap
+        for one in opened.maps_of(pages):
+            self.indices.coverage.check_fragments(segment, one.fragments)
+            for fragment_id, bitmap in one.bitmaps(wanted):
+                if bitmap:
+                    _check_offset(segment, fragment_id, bitmap.max(), self.reader_of(fragment_id))
+                    yield fragment_id, bitmap
 
     def _named_offsets(
         self, segment: IndexSegment, opened: OpenSegment, test: ColumnTest, pages: Ints

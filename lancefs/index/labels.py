@@ -17,15 +17,13 @@ import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import mask_of
 from lancefs.datafile.buffers import Ints, UInts
-from lancefs.datafile.row_ranges import as_ranges
 from lancefs.errors import locating
 from lancefs.index.address_maps import expanded, read_map
-from lancefs.index.bitmap_counts import BitmapCounts
 from lancefs.index.contents import Item, Leaf, Wanted, evaluate, leaves
 from lancefs.index.files import IndexReader
 from lancefs.index.predicates import ColumnTest
 from lancefs.index.sort_keys import has_keys, sort_keys
-from lancefs.storage.budget_cache import BudgetCache
+from lancefs.index.stored_bitmaps import StoredBitmaps
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -35,13 +33,8 @@ FILES = ("bitmap_page_lookup.lance",)
 _NULLS = "lance:label_list_nulls"
 # Items whose bitmaps are read for one filter, at most.
 _MAX_ITEMS = 1024
-# Bytes of bitmaps that a process keeps: rows are counted first, and named then.
-_RECENT_BYTES = 64 * 1024 * 1024
 # Memory of the open file, about.
 _READER_BYTES = 8 * 1024
-
-# By the segment and the position of the item.
-_RECENT: BudgetCache[tuple[object, int], BitMap64] = BudgetCache(_RECENT_BYTES)
 
 
 class LabelList:
@@ -69,13 +62,12 @@ class LabelList:
         is_plain = not pa.types.is_floating(self._item_type)
         if is_plain and len(pc.unique(self._keys)) != len(self._keys):
             raise file.damage("an item has two bitmaps")
-        self._counts = BitmapCounts(file, len(self._keys), self._count)
-        self._key = object()  # of its bitmaps in _RECENT
+        self._bitmaps = StoredBitmaps(file, len(self._keys), read_map)
 
     @property
     def cost(self) -> int:
         """Memory in bytes, about."""
-        return int(self._keys.nbytes) + self._counts.cost + _READER_BYTES
+        return int(self._keys.nbytes) + self._bitmaps.cost + _READER_BYTES
 
     def is_exact_for(self, test: ColumnTest) -> bool:
         """Whether all rows that it finds for a test pass; otherwise they may pass."""
@@ -106,7 +98,7 @@ class LabelList:
         """
         if not len(pages):
             return 0
-        counts = self._counts.of(pages)
+        counts = self._bitmaps.counts(pages)
         return self._rows // max(len(self._keys), 1) if counts is None else int(counts.min())
 
     def find(self, pages: Ints, test: ColumnTest, most: int) -> UInts | None:
@@ -135,7 +127,7 @@ class LabelList:
         assert test.contents is not None
         places = self._places_of(test.contents) or {}
         with locating(self._file.url):
-            maps = dict(zip(pages.tolist(), self._read_maps(pages), strict=True))
+            maps = dict(zip(pages.tolist(), self._bitmaps.read(pages), strict=True))
 
             def rows_of(leaf: Leaf) -> BitMap64:
                 return reduce(or_, (maps[place] for place in places[leaf].tolist()), BitMap64())
@@ -143,32 +135,9 @@ class LabelList:
             rows = evaluate(test.contents, rows_of, and_, or_, BitMap64())
             assert rows is not None  # each leaf is known
             if test.keeps_null:
-                rows = rows | read_map(self._file.buffer(self._file.number(_NULLS, 0)))
+                nulls = self._file.buffer(self._file.number(_NULLS, 0))
+                rows = rows | read_map(nulls, self._file.url)
             return rows
-
-    def _count(self, pages: Ints) -> list[int]:
-        with locating(self._file.url):
-            return [len(rows) for rows in self._read_maps(pages)]
-
-    def _read_maps(self, pages: Ints) -> list[BitMap64]:
-        """Return the rows of some items."""
-        numbers = pages.tolist()
-        kept = {number: _RECENT.peek((self._key, number)) for number in numbers}
-        missing = [number for number, rows in kept.items() if rows is None]
-        if missing:
-            for number, data in zip(missing, self._read(missing), strict=True):
-                kept[number] = rows = read_map(data)
-                _RECENT.put((self._key, number), rows, len(data))
-        return [rows for rows in kept.values() if rows is not None]
-
-    def _read(self, items: list[int]) -> list[bytes]:
-        """Return the serialized bitmaps of some items, by their positions."""
-        (array,) = self._file.read(["bitmaps"], as_ranges(np.array(items, np.int64)))
-        is_binary = pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type)
-        if not is_binary or array.null_count:
-            raise self._file.damage("a bitmap for each item was expected")
-        bitmaps: list[bytes] = array.to_pylist()
-        return bitmaps
 
     def _places_of(self, content: Wanted) -> dict[Leaf, Ints] | None:
         """Return where the keys are that are equal to each item; None for other contents."""

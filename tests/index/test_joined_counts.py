@@ -119,8 +119,8 @@ def test_bitmaps_of_fragments_without_a_row_of_another_condition_are_not_parsed(
     for name in ("n", "cat"):
         lance.dataset(path).create_scalar_index(name, KINDS[name])
     filter = "n > 2990 and cat in ('c1', 'c2')"
-    expected = lancefs.open(path).count_rows(filter)  # counts each bitmap, once
-    assert expected == 6
+    for value in ("c1", "c2"):  # parses their bitmaps
+        assert lancefs.open(path).count_rows(f"cat = '{value}'") == 1000
     parsed: list[int] = []
     original = address_maps._bitmap
 
@@ -129,5 +129,5 @@ def test_bitmaps_of_fragments_without_a_row_of_another_condition_are_not_parsed(
         return original(fragment_id, data)
 
     monkeypatch.setattr(address_maps, "_bitmap", spy)
-    assert lancefs.open(path).count_rows(filter) == expected
+    assert lancefs.open(path).count_rows(filter) == 6
     assert parsed == [2]  # that of c0: all rows less these
