@@ -34,7 +34,7 @@ from lancefs.index.predicates import (
     tests_of,
 )
 from lancefs.index.row_sets import RowSet, intersection, join, of_addresses, union
-from lancefs.index.section import index_section_of
+from lancefs.index.section import indices_of_kind
 from lancefs.index.segments import ColumnIndex, Coverage, IndexSegment
 from lancefs.index.zones import Zones
 from lancefs.printable import get_logger, plural
@@ -580,18 +580,11 @@ def scalar_indices_of(version: OpenVersion) -> TableIndices | None:
     Args:
         version: The version.
     """
-    try:
-        section = index_section_of(version)
-        if section is None:
-            return None
-        listed, coverage = section
-        indices = list(coverage.scalar_indices(listed))
-    except LanceError as error:
-        _say_unused("section", error)
+    found = indices_of_kind(version, Coverage.scalar_indices, _say_unused)
+    if found is None or not found[1]:
         return None
-    if not indices:
-        return None
-    return TableIndices(version.files, version.manifest.fragments, coverage, indices)
+    section, indices = found
+    return TableIndices(version.files, version.manifest.fragments, section.coverage, indices)
 
 
 def _say_unused(name: str, error: LanceError) -> None:

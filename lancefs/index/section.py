@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from lancefs.errors import locating
-from lancefs.index.segments import Coverage
+from lancefs.errors import LanceError, locating
+from lancefs.index.segments import ColumnIndex, Coverage
 from lancefs.table.indices import Index, indices_of
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.per_version import per_version
@@ -39,3 +39,28 @@ def index_section_of(version: OpenVersion) -> IndexSection | None:
     listed = indices_of(version)
     with locating(version.resolved.manifest.url, "indices"):
         return IndexSection(listed, Coverage(version, listed))
+
+
+def indices_of_kind(
+    version: OpenVersion,
+    choose: Callable[[Coverage, Sequence[Index]], Iterable[ColumnIndex]],
+    say_unused: Callable[[str, LanceError], None],
+) -> tuple[IndexSection, Sequence[ColumnIndex]] | None:
+    """Return the index section of a version, and its indices of one kind.
+
+    Args:
+        version: The version.
+        choose: The method of `Coverage` that yields the indices of the kind.
+        say_unused: Logs that what has a name is not used.
+
+    Returns:
+        None where there is no section, or it cannot be read.
+    """
+    try:
+        section = index_section_of(version)
+        if section is None:
+            return None
+        return section, list(choose(section.coverage, section.indices))
+    except LanceError as error:
+        say_unused("section", error)
+        return None

@@ -8,10 +8,11 @@ from lancefs.errors import LanceError, UnsupportedFeature
 from lancefs.index.column_indices import ColumnIndices
 from lancefs.index.files import IndexReader, holding_buffers
 from lancefs.index.opened import cost_of, identity_of, index_file
-from lancefs.index.section import index_section_of
+from lancefs.index.section import indices_of_kind
 from lancefs.index.segments import (
     VECTORS_HOLD_ROW_IDS,
     ColumnIndex,
+    Coverage,
     IndexSegment,
     is_over_vectors,
 )
@@ -92,15 +93,10 @@ def vector_indices_of(version: OpenVersion) -> VectorIndices | None:
     Args:
         version: The version.
     """
-    try:
-        section = index_section_of(version)
-        if section is None:
-            return None
-        listed, coverage = section
-        indices = list(coverage.vector_indices(listed))
-    except LanceError as error:
-        _warn("section", error)
+    found = indices_of_kind(version, Coverage.vector_indices, _warn)
+    if found is None:
         return None
+    (listed, coverage), indices = found
     for index in filter(is_over_vectors, listed):
         if (index.index_version or 0) not in VECTORS_HOLD_ROW_IDS:
             _warn(index.name, UnsupportedFeature(f"its version is {index.index_version}"))
