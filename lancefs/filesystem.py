@@ -11,7 +11,6 @@ import errno
 import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from itertools import accumulate
 from typing import Any
 from uuid import uuid4
 
@@ -19,7 +18,6 @@ import fsspec
 from fsspec.utils import stringify_path, tokenize
 
 from lancefs.arguments import check_flags, check_number
-from lancefs.errors import NoSuchPath, NotALanceTable, ReadFailed
 from lancefs.forks import generation
 from lancefs.masking import mask_secrets
 from lancefs.printable import printable
@@ -27,16 +25,15 @@ from lancefs.storage import Store, forget
 from lancefs.storage.filesystems import open_url, with_connections, with_mapping
 from lancefs.storage.forked import note, usable_here
 from lancefs.storage.local_files import is_local
-from lancefs.table.base_paths import BaseRules, as_rules, confine
-from lancefs.table.versions import VERSIONS, list_versions
+from lancefs.table.base_paths import BaseRules, as_rules
 from lancefs.views import tree
 from lancefs.views.arrow.layout_cache import LayoutCache
 from lancefs.views.file_node import FileNode
 from lancefs.views.file_objects import ForwardFile, ViewFile, cut
 from lancefs.views.folder import Folder
 from lancefs.views.listings import Listings
-from lancefs.views.locations import Location, known_info
-from lancefs.views.open_tables import OpenTables, TableSession
+from lancefs.views.locations import Finder, Location, known_info
+from lancefs.views.open_tables import OpenTables
 from lancefs.views.read_only import ReadOnlyFileSystem, refuse
 from lancefs.views.tree import Directory, Node
 
@@ -508,77 +505,9 @@ class LanceFileSystem(ReadOnlyFileSystem):
             return None
 
     def _find(self, path: str) -> Location:
-        """Find the node at a path, whose versions need not exist; see `tree.find`.
-
-        The table is the first directory on the way that is one; known tables are tried alone.
-        """
-        path = self._strip_protocol(path)
-        parts = [part for part in path.split("/") if part]
-        if self._is_rooted and ".." in parts:
-            raise NoSuchPath(f"{path}: a path cannot lead out of the directory that it begins in")
-        tops = range(0 if self._is_rooted else 1, len(parts) + 1)
-        # The paths of all directories on the way are made one by one, and from one text: of a path
-        # of thousands of parts, which any client of a server may send, they would be gigabytes.
-        below, ends = "/".join(parts), [0, *accumulate(len(part) + 1 for part in parts)]
-        tables = self._opened.tables
-        known = [
-            position for position in tops if self._full(path, below[: ends[position]]) in tables
-        ]
-        for position in known or tops:
-            top = below[: ends[position]].rstrip("/")
-            table = self._table(self._full(path, top), parts[position:])
-            if table is not None:
-                top = f"/{top}" if path.startswith("/") else top
-                return Location(tree.find(table, parts[position:]), table, top)
-        folder = Folder(self.fs, self._full(path, below))
-        if not folder.exists():
-            raise self._not_found(path, parts)
-        return Location(folder, None, path)
-
-    def _table(self, root: str, rest: Sequence[str]) -> TableSession | None:
-        """Return the table in a directory; None if the directory is not a table.
-
-        Args:
-            root: Path of the directory in the spelling of `fs`.
-            rest: Components of the path after the directory.
-        """
-        store = confine(Store(self.fs, root), self._rules)
-        table = TableSession(store, self._rules, self._opened)
-        if root in self._opened.tables:
-            return table
-        try:
-            if not rest or rest[0] in tree.Root.NAMES:
-                table.versions()  # the next step mostly needs the listing
-            elif not table.store.names(VERSIONS):
-                return None
-        except (NotALanceTable, ReadFailed):  # a directory above a table may not be listable
-            version = tree.version_of(rest)
-            if version is None or not table.has_unlisted(version):
-                return None
-        self._opened.tables.add(root)
-        return table
-
-    def _full(self, path: str, below: str) -> str:
-        """Return the path of the first components of a path in the spelling of `fs`.
-
-        Args:
-            path: The path.
-            below: The components, joined; a slash may follow them.
-        """
-        below = below.rstrip("/")
-        if self._is_rooted:
-            return f"{self.root}/{below}" if below else self.root
-        return str(self.fs._strip_protocol(f"/{below}" if path.startswith("/") else below))
-
-    def _not_found(self, path: str, parts: Sequence[str]) -> FileNotFoundError:
-        """Return the error for a path without a table: how far the path exists, and what does."""
-        for position in range(len(parts) - 1, -1, -1):
-            folder = Folder(self.fs, self._full(path, "/".join(parts[:position])))
-            if parts[position] in tree.Root.NAMES:
-                return _no_table(Store(self.fs, folder.path))
-            if folder.exists():
-                return NoSuchPath(tree.missing(folder.url, folder, parts[position]))
-        return _no_table(Store(self.fs, self._full(path, "/".join(parts))))
+        """Find the node at a path, whose versions need not exist; see `locations.Finder`."""
+        root = self.root if self._is_rooted else None
+        return Finder(self.fs, root, self._rules, self._opened).find(self._strip_protocol(path))
 
 
 def _identity(fs: fsspec.AbstractFileSystem) -> str:
@@ -588,15 +517,6 @@ def _identity(fs: fsspec.AbstractFileSystem) -> str:
     """
     alone = "" if fs.cachable else uuid4().hex
     return f"{tokenize(type(fs), fs.storage_args, fs.storage_options)}{alone}"
-
-
-def _no_table(store: Store) -> NotALanceTable:
-    """Return the error for a directory that is not a table."""
-    try:
-        list_versions(store)
-    except NotALanceTable as error:
-        return error
-    return NotALanceTable(f"{store.url()}: the table was made just now; try again")
 
 
 def _join(directory: str, name: str) -> str:
