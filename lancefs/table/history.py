@@ -235,7 +235,7 @@ class _Summarizer:
             data_files=sums.files,
             bytes=None if sums.unmeasured else sums.bytes,
             schema_changes=_schema_changes(record, before),
-            writer=f"{writer.library} {writer.version}" if (writer := manifest.writer) else None,
+            writer=None if manifest.writer is None else str(manifest.writer),
         )
 
     def _count(

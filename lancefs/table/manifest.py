@@ -60,6 +60,10 @@ class Writer(NamedTuple):
     library: str
     version: str
 
+    def __str__(self) -> str:
+        """Return both, as `lance 14.0.2`."""
+        return f"{self.library} {self.version}"
+
 
 class Manifest(NamedTuple):
     """One version of a table.

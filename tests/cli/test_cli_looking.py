@@ -20,7 +20,7 @@ from comparison import assert_same_table
 from fsspec.implementations.local import LocalFileSystem
 from running import Here, run, run_on_terminal
 from store_servers import WebServer, web_server
-from support import ORDERS
+from support import ORDERS, rewrite_manifest
 
 import lancefs
 import lancefs.storage.store as store_module
@@ -296,6 +296,15 @@ def test_sql_reads_the_same_rows_without_indices(
     assert here("sql", query, "-f", "csv").out.split() == ['"id"', "7"]
     monkeypatch.setattr("lancefs.index.lookup.TableIndices.look_up", None)
     assert here("sql", query, "-f", "csv", "--no-index").out.split() == ['"id"', "7"]
+
+
+def test_a_version_of_an_unknown_writer_has_none(tmp_path: Path, here: Here) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"id": range(3)}), path)
+    assert json.loads(here("show", str(path), "-f", "json").out)["writer"].startswith("lance ")
+    rewrite_manifest(path, lambda manifest: manifest.ClearField("writer_version"))
+    assert json.loads(here("show", str(path), "-f", "json").out)["writer"] is None
+    assert "writer" not in here("show", str(path)).out
 
 
 def test_a_time_names_a_version(shop: Path, here: Here) -> None:

@@ -53,7 +53,7 @@ def _top(facts: Facts) -> str:
     shown = "".join(
         f"<div><dd>{as_html(value)}</dd><dt>{as_html(label)}</dt></div>" for label, value in numbers
     )
-    writer = f", {manifest.writer.library} {manifest.writer.version}" if manifest.writer else ""
+    writer = f", {manifest.writer}" if manifest.writer else ""
     marks = "".join(f' <span class="tag">{as_html(tag)}</span>' for tag in tags)
     about = f"committed {moment(manifest.timestamp)} UTC{writer}"
     if manifest.data_version:
