@@ -74,20 +74,19 @@ def options_of(given: object, hint: str = "") -> dict[str, Any]:
     return dict(given)
 
 
-def read_once(
-    name: str, value: Iterable[str] | Mapping[str, _T] | None
+def list_columns(
+    columns: Iterable[str] | Mapping[str, _T] | None,
 ) -> list[str] | Mapping[str, _T] | None:
-    """Return names of columns that can be gone through again, also those of an iterator.
+    """Return names of columns as a list, also those of an iterator, which yields them once.
 
     Args:
-        name: What the caller knows the argument by.
-        value: The names. None, and what has expressions by names, comes back as it is.
+        columns: The names; None and a mapping of names to expressions are returned as they are.
 
     Raises:
         TypeError: It is one name, or no list.
     """
-    check_list(name, value)
-    return value if value is None or isinstance(value, Mapping) else list(value)
+    check_list("columns", columns)
+    return columns if columns is None or isinstance(columns, Mapping) else list(columns)
 
 
 def check_whole(least: int, **numbers: object) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.arguments import check_flags, check_list, check_number, read_once
+from lancefs.arguments import check_flags, check_list, check_number, list_columns
 from lancefs.datafile.arrays import without_columns
 from lancefs.datafile.decimals import decimal64_field
 from lancefs.datafile.fields import Blobs, Field
@@ -137,7 +137,7 @@ class LanceScanner(OtherNames):
         numbers = {"batch_size": batch_size, "limit": limit, "offset": offset}
         _check_numbers(**numbers)
         check_flags(with_row_id=with_row_id, with_row_address=with_row_address, use_index=use_index)
-        columns = read_once("columns", columns)
+        columns = list_columns(columns)
         self._version, self._shown = version, tuple(shown)
         chosen = None if fragments is None else self._choose_readers(fragments)
         self._arguments = (version, self._shown, columns, tuple(filters))

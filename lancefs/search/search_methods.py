@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import pyarrow as pa
 
-from lancefs.arguments import check_whole, read_once
+from lancefs.arguments import check_whole, list_columns
 from lancefs.datafile.fields import Field
 from lancefs.scan.scanner import Columns, Filter
 from lancefs.table.open_version import OpenVersion
@@ -279,7 +279,7 @@ class SearchMethods:
             self._filters,
             filter,
             prefilter,
-            read_once("columns", columns),
+            list_columns(columns),
             metadata_names(with_row_id, with_row_address),
             use_index and self._use_index,
         )
