@@ -30,7 +30,7 @@ class OwnDatabase:
     def __init__(self, open_database: Callable[[], duckdb.DuckDBPyConnection]) -> None:
         self._open_database = open_database
         self._lock = Lock()
-        # By process. That of a parent cannot be used after a fork, nor closed.
+        # By process: after a fork, a child can neither use nor close the database of its parent.
         self._opened: dict[int, duckdb.DuckDBPyConnection] = {}
         self._opened_ahead: set[int] = set()  # processes that were asked to
 

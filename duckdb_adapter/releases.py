@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from duckdb_adapter.errors import UnsupportedDuckDB
 
-# Those whose C API is the one that `capi` declares. It is not stable yet.
+# Releases with the C API that `capi` declares. This API is not stable yet.
 _WITH_KNOWN_API = ((2, 0),)
 
 

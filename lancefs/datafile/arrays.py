@@ -534,7 +534,7 @@ def flags_of(letters: Bytes) -> Dictionary | None:
     """Return flags as a dictionary and indices, which needs no table of hashes; None for others.
 
     Args:
-        letters: The bytes of strings of a byte each, one at least. Those of flags are ASCII.
+        letters: The bytes of strings of a byte each, one at least. The bytes of flags are ASCII.
     """
     indices: Array = np.empty(0, np.uint32)
     for some in (letters[:_SAMPLE], letters):  # a few strings mostly have all flags

@@ -61,7 +61,7 @@ class SpreadPass:
         return [None, None] if found is None else _to_python(found, self._type)
 
     def spread(self) -> Spread | None:
-        """Return what is known of the values; None where there are none."""
+        """Return the statistics of the values; None where there are none."""
         sample = self.sample.values()
         if sample is None or self._extremes.values() is None:
             return None
@@ -193,7 +193,7 @@ class ColumnPass:
         self._distinct.add(hashes)
 
     def profile(self) -> ColumnProfile:
-        """Return what is known of the values."""
+        """Return the statistics of the values."""
         distinct: tuple[int | None, bool] = None, True
         top: tuple[tuple[TopValue, ...], bool] = (), True
         if self._note is None and self.kind not in _UNCOUNTED:

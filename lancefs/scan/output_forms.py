@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class OutputForms(NamedTuple):
-    """Which columns come in another form than their values.
+    """The columns that come in another form than their values.
 
     A column that is in several of the sets comes as its validity, else dictionary-encoded.
 

@@ -13,8 +13,8 @@ from lancefs.index.vectors.distances import Floats
 
 # Least rows that are collected before the nearest of them are chosen.
 _WAITING = 4096
-# So many rows, at most, are kept in their order for each of several queries while others are added,
-# each put into its place. For one query, it takes less to choose among all that may be near.
+# Most rows that are kept in order for each of several queries, where each new row is inserted into
+# its place. For one query, it takes less to collect more rows and to choose the nearest of them.
 _FEW = 512
 
 

@@ -111,7 +111,7 @@ def in_all(parts: Sequence[Scored]) -> Scored:
 
 
 def scores_in(found: Scored, row_ids: UInts) -> Scores:
-    """Return the scores that rows have in another set; NaN for those that are not there."""
+    """Return the scores that rows have in another set; NaN for rows that the set lacks."""
     ordered, scores = found
     if not (ordered[1:] > ordered[:-1]).all():
         order = np.argsort(ordered)

@@ -30,7 +30,7 @@ _ALLOWED = PerVersion[BudgetCache[tuple[object, ...], RowBits]](
 
 @dataclass(frozen=True)
 class WantedRows:
-    """Which rows a search may find, and what is returned of them.
+    """The rows that a search may find, and the columns that it returns of them.
 
     Attributes:
         shown: The columns that the dataset shows.
@@ -58,7 +58,7 @@ class WantedRows:
 
 
 class FoundRows:
-    """Reads what is wanted of the rows that a search found.
+    """Reads the wanted columns of the rows that a search found.
 
     Args:
         version: The version of the table.

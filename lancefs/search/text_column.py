@@ -246,7 +246,7 @@ class TextColumn:
         return groups
 
     def _known_statistics(self, is_indexed: bool | None) -> Statistics:
-        """Return what is known of the documents of the index, or of all for None."""
+        """Return the statistics of the documents of the index, or of all documents for None."""
         wanted = [one for one in self._sources if is_indexed in (None, one.is_indexed)]
         parts = [(source, documents) for source in wanted for documents in source.documents]
 

@@ -144,7 +144,7 @@ class BoostQuery:
 
 @dataclass(frozen=True)
 class BooleanQuery:
-    """Finds rows by several queries; the scores of those that must or should match are added.
+    """Finds rows by several queries; the scores of the queries that must or should match are added.
 
     Args:
         must: All of these find each row.

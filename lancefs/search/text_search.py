@@ -245,7 +245,7 @@ def _find_demoted(
         negative = _find(query.negative, columns, None, np.sort(found.row_ids))
         taken = np.nan_to_num(scores_in(negative, found.row_ids)) * np.float32(query.negative_boost)
         scores = found.scores - taken
-        # Those that were not found have no better scores than the last one, before or after.
+        # Rows that were not found have no better scores than the last one, before or after.
         if tried is None or k is None or len(scores) < tried:
             break
         if np.partition(scores, len(scores) - k)[len(scores) - k] > found.scores[-1]:

@@ -78,7 +78,7 @@ def vector_query(
     nprobes: int | None,
     refine_factor: int | None,
 ) -> VectorQuery:
-    """Return what is searched for, once it is known to make sense.
+    """Return the query of a vector search, after its arguments were checked.
 
     Args:
         field: The column.

@@ -151,7 +151,7 @@ class VectorSearch:
         return vector_indices_of(self._version) if self._rows.use_index else None
 
     def _by_comparing_all(self, notes: list[str]) -> list[Ranked]:
-        """Return what is found without an index; a note is added."""
+        """Return the nearest rows by a comparison of all vectors; a note for `explain` is added."""
         query, metric = self._query, self._metric
         best = [BestRows(query.k, query.lowest, query.limit) for _ in range(query.num_queries)]
         batches = self._found.scanner_of([query.field.name, ROW_ID.name]).to_batches()

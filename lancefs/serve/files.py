@@ -112,7 +112,7 @@ def _answer(
 
 
 def _other(etag: str) -> Response:
-    """Return the answer where the file is none of those that `If-Match` names."""
+    """Return the response (412) where `If-Match` names other files only."""
     return refusal(412, "the file is another one now than the request means", {"ETag": etag})
 
 

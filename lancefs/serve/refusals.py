@@ -44,7 +44,7 @@ def refusal(status: int, text: str, headers: Mapping[str, str] | None = None) ->
 
 
 def status_of(error: Exception) -> int:
-    """Return the status for an error: 404, 400, 422, or 500 for what is not the client's fault."""
+    """Return the status for an error: 404, 400, 422; 500 where it is not the client's fault."""
     if isinstance(error, MissingFile):  # what a table needs, not what a client asked for
         return 500
     if isinstance(error, FileNotFoundError | ColumnNotFound):

@@ -42,8 +42,8 @@ _TEXTS = {
 }
 # What an expression in an option begins with; no condition in SQL does.
 _EXPRESSION = "arrow:"
-# Spark takes dates and instants of filters through Java's old calendar. That has no days from 5 to
-# 14 October 1582, and hands the day after them over in their place.
+# Spark takes dates and instants of filters through Java's old calendar. This calendar has no days
+# from 5 to 14 October 1582, and hands the day after them over in their place.
 _FIRST_SURE_DATE = date(1582, 10, 16)
 # Until then that calendar may tell an instant otherwise, in the time zone of the driver.
 _FIRST_SURE_YEAR = 1901

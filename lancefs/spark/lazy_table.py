@@ -36,7 +36,7 @@ from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref, make_ref
 from lancefs.table.row_metadata import ROW_OFFSET
 
-# So many columns of one type share a function: to make one takes PySpark some 40 calls into Java.
+# Most columns of one type that share a function: to make one takes PySpark 40 calls into Java.
 # How often a call has the positions tells the column. Spark sends them to Python once, however
 # often. (An argument by name would say it better, but such functions cannot be arguments of those
 # of users: PySpark 4.1 to 4.3 chains these, and passes no names then.)

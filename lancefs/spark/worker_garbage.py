@@ -1,8 +1,8 @@
 """Cheaper garbage collection in the Python workers of Spark, which collect after every task.
 
 PySpark's daemon (`pyspark/daemon.py`) calls `gc.collect()` in a process before the process takes
-its next task. That looks at all objects of all imported modules: 35 ms, where reading a million
-integers takes 13.
+its next task. A collection looks at all objects of all imported modules: 35 ms, where reading a
+million integers takes 13.
 """
 
 from __future__ import annotations

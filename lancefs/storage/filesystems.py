@@ -349,7 +349,7 @@ def _open_file_ranges(
 
 
 def _layers(fs: fsspec.AbstractFileSystem | None) -> Iterator[fsspec.AbstractFileSystem]:
-    """Yield a filesystem, and those that it wraps."""
+    """Yield a filesystem, and the filesystems that it wraps."""
     while fs is not None:
         yield fs
         fs = wrapped(fs)

@@ -527,7 +527,7 @@ def _read_range(descriptor: int, start: int, end: int) -> Bytes | None:
 
 
 def _fill(descriptor: int, memory: memoryview, offset: int) -> bool:
-    """Read bytes of an open file into memory; return whether it has so many."""
+    """Fill memory with bytes of an open file; return whether the file has enough of them."""
     done = 0
     while done < len(memory):  # the operating system may give less than is asked for
         count = _read_into(descriptor, memory[done:], offset + done)

@@ -65,7 +65,7 @@ class BaseRules:
             The new directories are allowed, so that an entry with the same directory twice allows
             a directory that did not move.
         storage_options: Options for other stores, by origin, for instance `s3://bucket` or
-            `https://host:8443`, or by protocol. Those of web servers are given by origin only.
+            `https://host:8443`, or by protocol. Options of web servers are given by origin only.
             Other stores do not get the options of the table's own store.
         external_blobs: Directories with external blobs that may be read, for instance
             `s3://bucket/videos`. By default none, whatever `follow` says: an external blob may name

@@ -81,7 +81,7 @@ class ColumnCache:
         self._runs: dict[Hashable, CachedRun] = {}
 
     def get(self, key: Hashable) -> CachedRun | None:
-        """Return what is kept of a run of files."""
+        """Return the cached columns of a run of files."""
         run = self._runs.get(key)
         if run is not None:
             SHARED.use(run)

@@ -92,7 +92,7 @@ def _common_length(field: Field, arrays: Sequence[pa.Array], lengths: Sequence[i
 
 
 def _are_same_lists(arrays: Sequence[pa.Array]) -> bool:
-    """Whether the items of lists begin at the same places; true of what has no such places."""
+    """Whether lists have the same offsets; true of arrays without offsets."""
     if len(arrays) == 1 or not hasattr(arrays[0], "offsets"):
         return True
     first, *others = (numbers_of(array.offsets) for array in arrays)

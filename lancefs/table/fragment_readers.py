@@ -38,7 +38,6 @@ class _OpenReaders:
     """
 
     def __init__(self, files: TableFiles, fields: Sequence[Field], fragments: int) -> None:
-        # So many that a pass over all keeps no readers.
         self.is_long = fragments > _FEW_FRAGMENTS
         self.are_several = self.is_long or fragments > _MIN_JOINED
         self.files = files

@@ -177,7 +177,7 @@ Lineage: TypeAlias = Inline | External | HiddenColumn
 
 
 def sum_known(numbers: Iterable[int | None]) -> int | None:
-    """Return the sum of numbers; None if one of them is None, as what is not recorded."""
+    """Return the sum of numbers; None if one of them is None, because it is not recorded."""
     total = 0
     for number in numbers:
         if number is None:

@@ -26,7 +26,7 @@ class PerVersion(Generic[T]):
         self._lock = Lock()
 
     def of(self, version: OpenVersion) -> T:
-        """Return what is kept for a version."""
+        """Return the cached value of a version."""
         with self._lock:
             if version in self._kept:
                 return self._kept[version]

@@ -204,7 +204,7 @@ class PlainFiles(NamedTuple):
 
 
 def _are_same(found: Ints | None, known: Ints) -> bool:
-    """Return whether files are those that were read."""
+    """Return whether files are the ones that were read, unchanged since."""
     return found is not None and np.array_equal(found, known)
 
 

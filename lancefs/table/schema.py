@@ -147,7 +147,7 @@ def _find_member(fields: Sequence[Field], path: str) -> tuple[Field, ...] | None
 
 
 def _longest(fields: Sequence[Field], name: str) -> tuple[Field, ...]:
-    """Return the longest way that the parts of a path lead; empty if there is no such column."""
+    """Return the fields that the first parts of a path name; empty if there is no such column."""
     while "." in name:
         name = name.rpartition(".")[0]
         if (way := _find(fields, name)) is not None:

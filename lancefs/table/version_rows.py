@@ -176,7 +176,7 @@ class NumberPlaces(NamedTuple):
         return cls(ids[order], np.uint64(0), None, order)
 
     def find(self, wanted: UInts) -> Ints:
-        """Return a position of each wanted number; -1 for those that are not in the array."""
+        """Return a position of each wanted number; -1 for numbers that are not in the array."""
         if self.places is not None:
             shifted = wanted - self.least  # those below it become large
             is_known = shifted < len(self.places)

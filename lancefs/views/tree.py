@@ -420,7 +420,7 @@ def quote_column(name: str) -> str:
 
 
 def missing(where: str, directory: Directory, name: str) -> str:
-    """Return an error message: a name is not in a directory; it names what is.
+    """Return an error message: a name is not in a directory; the message lists the names that are.
 
     Args:
         where: URL or path of the directory, for the message.

@@ -55,7 +55,7 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequenc
 
 
 def folded(summary: str, body: str, is_open: bool = False) -> str:
-    """Return what is shown when its summary is clicked.
+    """Return a folded part of a page, which a click on its summary unfolds.
 
     Args:
         summary: The summary, as text.

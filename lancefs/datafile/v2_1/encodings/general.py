@@ -3,7 +3,7 @@
 An lz4 buffer begins with the raw size (u32), a zstd buffer with the raw size (u64) or directly with
 a frame. Only the first buffer of a chunk is compressed. Full-zip values are compressed one by one.
 
-A buffer is decompressed to the size that it says, and no further. That size is held against what
+A buffer is decompressed to the size that it states, and no further. This size is held against what
 the encoding inside allows for the number of values, and against the memory that a read may take.
 """
 
