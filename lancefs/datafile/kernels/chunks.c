@@ -1,7 +1,5 @@
 /* The headers of mini-block chunks; see chunks.py for the layout. */
-#include "kernels.h"
-
-#define ALIGN 8
+#include "chunk_table.h"
 
 /* Where headers are read from, and the outputs. The outputs have a row of `chunks` numbers each;
  * `begins` and `ends` have a row for each buffer of a chunk. */
@@ -26,7 +24,7 @@ static Headers headers_of(const uint8_t *data, const int64_t *widths, int64_t bu
  * in the data and is not shorter than its header. */
 static inline int read_header(Headers headers, int64_t chunk, int64_t start, int64_t length) {
     const uint8_t *head = headers.data + start;
-    int64_t position = (headers.header + ALIGN - 1) / ALIGN * ALIGN;
+    int64_t position = align(headers.header);
     headers.levels[chunk] = (int64_t)load(head, 2);
     head += 2;
     for (int64_t i = 0; i < headers.buffers; i++) {
@@ -36,7 +34,7 @@ static inline int read_header(Headers headers, int64_t chunk, int64_t start, int
             return DAMAGED;
         headers.begins[at] = start + position;
         headers.ends[at] = start + end;
-        position = (end + ALIGN - 1) / ALIGN * ALIGN;
+        position = align(end);
         head += width;
     }
     return 0;
@@ -60,18 +58,17 @@ KERNEL(open_chunks, const uint8_t *tables, int64_t tables_size, int64_t width, c
             bytes > size - start)
             return DAMAGED;
         const int64_t limit = start + bytes, last = chunk + entries - 1;
+        const ChunkTable sizes = {tables, width, last + 1};
         int64_t at = start;
         for (; chunk <= last; chunk++) {
-            const int64_t word = (int64_t)load(tables + chunk * width, width);
-            const int64_t length = ((word >> 4) + 1) * ALIGN;
-            const int64_t count = chunk == last ? items : (int64_t)1 << (word & 15);
-            if (count > items || length > limit - at || length < headers.header)
+            ChunkSize size_of_chunk;
+            if (next_chunk(sizes, chunk, items, limit - at, &size_of_chunk) ||
+                size_of_chunk.length < headers.header ||
+                read_header(headers, chunk, at, size_of_chunk.length))
                 return DAMAGED;
-            if (read_header(headers, chunk, at, length))
-                return DAMAGED;
-            out[chunk] = count;
-            items -= count;
-            at += length;
+            out[chunk] = size_of_chunk.count;
+            items -= size_of_chunk.count;
+            at += size_of_chunk.length;
         }
         start = limit;
     }

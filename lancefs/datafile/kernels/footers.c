@@ -58,7 +58,7 @@ static int check_any(reader message) {
             return 0;
         if (field.number != 1 && field.number != 2)
             return 0;
-        if (field.number == 1 && !is_ascii(part))
+        if (field.number == 1 && !is_ascii(part.at, part.end - part.at))
             return 0;
     }
     return 1;

@@ -238,23 +238,20 @@ static int read_levels(const int64_t *page, int64_t entry, const uint8_t *chunk,
     return 0;
 }
 
-/* Check the numbers of a page, whose buffers lie in a piece. */
-static int check_page(Piece piece, const int64_t *page, const int64_t *levels, int64_t entries) {
+/* Find the chunk table of a page, whose buffers lie in a piece, and check the numbers of the page. */
+static int open_page(Piece piece, const int64_t *page, const int64_t *levels, ChunkTable *table) {
     const int64_t bytes = levels[INDEX_END] - levels[INDEX];
+    if (open_table(page, (Buffer){piece.data, piece.size}, piece.size, table))
+        return DAMAGED;
     if (levels[TOP] < 0 || levels[TOP] >= MAX_MEANINGS || levels[SHOWN] < 0 ||
         levels[SHOWN] > levels[HIGHEST] || levels[HIGHEST] >= MAX_MEANINGS ||
         (levels[REP] != NONE) != (levels[TOP] > 0))
         return DAMAGED;
     if (levels[REP] != NONE &&
         (levels[INDEX] < 0 || bytes < 0 || levels[INDEX_END] > piece.size || levels[STRIDE] < 2 ||
-         levels[STRIDE] >= MAX_MEANINGS || bytes != entries * levels[STRIDE] * 8))
+         levels[STRIDE] >= MAX_MEANINGS || bytes != table->count * levels[STRIDE] * 8))
         return DAMAGED;
-    return page[TABLE] < 0 || page[TABLE] > page[TABLE_END] || page[TABLE_END] > piece.size ||
-                   page[CHUNKS] < 0 || page[CHUNKS] > page[CHUNKS_END] ||
-                   page[CHUNKS_END] > piece.size || entries < 1 ||
-                   entries * page[ENTRY] != page[TABLE_END] - page[TABLE]
-               ? DAMAGED
-               : 0;
+    return 0;
 }
 
 /* Return how many rows begin in a chunk, as the repetition index tells; and whether the last of
@@ -274,21 +271,21 @@ static int64_t starting_rows(const uint8_t *index, int64_t rows, int *continues)
 static int read_level_page(Piece piece, const int64_t *page, const int64_t *levels,
                            const int64_t *rows, int64_t start, int64_t stop, Output *out,
                            int64_t *seen) {
-    const int64_t width = page[ENTRY], entries = (page[TABLE_END] - page[TABLE]) / width;
-    if (check_page(piece, page, levels, entries))
+    ChunkTable table;
+    if (open_page(piece, page, levels, &table))
         return DAMAGED;
     Walk walk = {rows, start, stop, page[FIRST_ROW] - 1, 0, levels[FIRST_VALUE], 0, 0};
     int64_t at = page[CHUNKS], left = levels[VALUE_COUNT], last = -1;
     int64_t row = page[FIRST_ROW], value = levels[FIRST_VALUE];
     int continues = 0;
-    seen[0] += page[TABLE_END] - page[TABLE] + (levels[REP] != NONE) * (levels[INDEX_END] - levels[INDEX]);
+    seen[0] += page[TABLE_END] - page[TABLE];
+    seen[0] += (levels[REP] != NONE) * (levels[INDEX_END] - levels[INDEX]);
     seen[1] += 1 + (levels[REP] != NONE);
-    for (int64_t entry = 0; entry < entries; entry++) {
-        const int64_t word = (int64_t)load(piece.data + page[TABLE] + entry * width, width);
-        const int64_t length = ((word >> 4) + 1) * ALIGN;
-        const int64_t count = entry == entries - 1 ? left : (int64_t)1 << (word & 15);
-        if (count > left || length > page[CHUNKS_END] - at)
+    for (int64_t entry = 0; entry < table.count; entry++) {
+        ChunkSize size;
+        if (next_chunk(table, entry, left, page[CHUNKS_END] - at, &size))
             return DAMAGED;
+        const int64_t length = size.length, count = size.count;
         const int begins_within = continues;
         int64_t starting = count;
         if (levels[REP] != NONE)
@@ -301,7 +298,7 @@ static int read_level_page(Piece piece, const int64_t *page, const int64_t *leve
             walk.row = row - 1;
             walk.value = value;
             walk.started = walk.shown = 0;
-            if (read_levels(levels, width, piece.data + at, length, count, begins_within, &walk,
+            if (read_levels(levels, page[ENTRY], piece.data + at, length, count, begins_within, &walk,
                             out) ||
                 walk.started != starting || walk.shown != count)
                 return DAMAGED;

@@ -15,7 +15,7 @@ static int check_data_file(reader file) {
         if (!read_field(&file, &field, &value, &bytes))
             return 0;
         if (field.type == BYTES) {
-            const int is_text = field.number == 1 && is_ascii(bytes);
+            const int is_text = field.number == 1 && is_ascii(bytes.at, bytes.end - bytes.at);
             const int is_numbers = field.number == 2 || field.number == 3;
             if (!is_text && !(is_numbers && skip_varints(bytes)))
                 return 0;

@@ -17,20 +17,16 @@ static int open_packed(const int64_t *page, const uint8_t *chunk, int64_t length
 /* Write a row for each chunk that holds rows of a page; return their number. */
 static int64_t find_in_page(Piece piece, const int64_t *page, int64_t number, const int64_t *rows,
                             int64_t start, int64_t stop, int64_t *found, int64_t room) {
-    const int64_t width = page[ENTRY], table = page[TABLE], limit = page[CHUNKS_END];
-    if (table < 0 || table > page[TABLE_END] || page[TABLE_END] > piece.size || page[CHUNKS] < 0 ||
-        page[CHUNKS] > limit || limit > piece.size || (width != 2 && width != 4))
-        return DAMAGED;
-    const int64_t bytes = page[TABLE_END] - table, entries = bytes / width;
-    if (bytes % width || entries < 1)
+    ChunkTable table;
+    if ((page[ENTRY] != 2 && page[ENTRY] != 4) ||
+        open_table(page, (Buffer){piece.data, piece.size}, piece.size, &table))
         return DAMAGED;
     int64_t at = page[CHUNKS], first = page[FIRST_ROW], left = page[ROWS], chunks = 0;
-    for (int64_t entry = 0; entry < entries; entry++) {
-        const int64_t word = (int64_t)load(piece.data + table + entry * width, width);
-        const int64_t length = ((word >> 4) + 1) * ALIGN;
-        const int64_t count = entry == entries - 1 ? left : (int64_t)1 << (word & 15);
-        if (count > left || length > limit - at)
+    for (int64_t entry = 0; entry < table.count; entry++) {
+        ChunkSize size;
+        if (next_chunk(table, entry, left, page[CHUNKS_END] - at, &size))
             return DAMAGED;
+        const int64_t length = size.length, count = size.count;
         const int64_t end = rows_below(rows, start, stop, first + count);
         if (end > start) {
             Chunk opened;

@@ -297,29 +297,22 @@ static int64_t read_chunk(Piece piece, const int64_t *page, const uint8_t *chunk
  * are null. `seen` counts the bytes that were looked at, and their places. */
 static int64_t read_page(Piece piece, const int64_t *page, const int64_t *rows, int64_t start,
                          int64_t stop, uint8_t *out, uint8_t *validity, int64_t *seen) {
-    const uint8_t *const data = piece.data;
-    const int64_t size = piece.size;
-    const int64_t width = page[ENTRY], table = page[TABLE], limit = page[CHUNKS_END];
-    if (table < 0 || table > page[TABLE_END] || page[TABLE_END] > size || page[CHUNKS] < 0 ||
-        page[CHUNKS] > limit || limit > size)
-        return DAMAGED;
-    const int64_t bytes = page[TABLE_END] - table, entries = bytes / width;
-    if (bytes % width || entries < 1)
+    ChunkTable table;
+    if (open_table(page, (Buffer){piece.data, piece.size}, piece.size, &table))
         return DAMAGED;
     int64_t at = page[CHUNKS], first = page[FIRST_ROW], left = page[ROWS], nulls = 0, last = -1;
     /* The kernel that read the levels has counted what is looked at here. */
     const int64_t counts = page[LEVELS] != SKIPPED;
-    seen[0] += counts * bytes;
+    seen[0] += counts * table.count * table.width;
     seen[1] += counts;
-    for (int64_t entry = 0; entry < entries; entry++) {
-        const int64_t word = (int64_t)load(data + table + entry * width, width);
-        const int64_t length = ((word >> 4) + 1) * ALIGN;
-        const int64_t count = entry == entries - 1 ? left : (int64_t)1 << (word & 15);
-        if (count > left || length > limit - at)
+    for (int64_t entry = 0; entry < table.count; entry++) {
+        ChunkSize size;
+        if (next_chunk(table, entry, left, page[CHUNKS_END] - at, &size))
             return DAMAGED;
+        const int64_t length = size.length, count = size.count;
         const int64_t end = rows_below(rows, start, stop, first + count);
         if (end > start) {
-            const int64_t found = read_chunk(piece, page, data + at, length, count, first,
+            const int64_t found = read_chunk(piece, page, piece.data + at, length, count, first,
                                              rows, start, end, out, validity);
             if (found < 0)
                 return DAMAGED;

@@ -3,8 +3,7 @@
 #define LANCEFS_POINTS_H
 
 #include "bitpacking.h"
-
-#define ALIGN 8
+#include "chunk_table.h"
 
 /* The columns of the table of pages, as in pages.py. */
 enum { FIRST_ROW, ROWS, TABLE, TABLE_END, CHUNKS, CHUNKS_END, ENTRY, VALUES, BITS, LEVELS, WIDTH };
@@ -75,6 +74,17 @@ static inline int64_t length_width(const int64_t *page) {
     return page[VALUES] == RUNS ? 1 : page[VALUES] == LONG_RUNS ? 2 : 0;
 }
 
+/* Find the chunk table of a page in `tables`; return whether it is there, and the chunks of the page are
+ * within the `size` bytes that have them. */
+static inline int open_table(const int64_t *page, Buffer tables, int64_t size, ChunkTable *table) {
+    const int64_t start = page[TABLE], end = page[TABLE_END], width = page[ENTRY];
+    if (start < 0 || start > end || end > tables.size || page[CHUNKS] < 0 ||
+        page[CHUNKS] > page[CHUNKS_END] || page[CHUNKS_END] > size)
+        return DAMAGED;
+    *table = (ChunkTable){tables.data + start, width, (end - start) / width};
+    return (end - start) % width || table->count < 1 ? DAMAGED : 0;
+}
+
 /* Find the buffers of a chunk of `length` bytes. */
 int open_chunk(const int64_t *page, const uint8_t *chunk, int64_t length, int64_t count,
                int is_nullable, Chunk *opened);
@@ -129,10 +139,6 @@ static inline void set_bits(uint8_t *bits, int64_t start, int64_t stop) {
     memset(bits + start / 8, 0xff, (size_t)bytes);
     for (start += 8 * bytes; start < stop; start++)
         set_bit(bits, start);
-}
-
-static inline int64_t align(int64_t position) {
-    return (position + ALIGN - 1) / ALIGN * ALIGN;
 }
 
 /* Check a packed block that begins with its width; return the width. */

@@ -27,30 +27,16 @@ int read_file(const File *file, int64_t at, int64_t size) {
 #endif
 }
 
-/* The chunk table of a page. */
-typedef struct {
-    const uint8_t *words;
-    int64_t width, entries;
-} Table;
-
-static int64_t word_at(Table table, int64_t entry) {
-    return (int64_t)load(table.words + entry * table.width, table.width);
-}
-
-static int64_t length_of(int64_t word) {
-    return ((word >> 4) + 1) * ALIGN;
-}
-
 /* Return the bytes of the chunks from an entry on, whose first row is `first`, up to the one with the
  * last wanted row: as many as there is room for. */
-static int64_t run_bytes(Table table, int64_t entry, int64_t first, int64_t stop, int64_t room) {
+static int64_t run_bytes(ChunkTable table, int64_t entry, int64_t first, int64_t stop, int64_t room) {
     int64_t bytes = 0;
-    for (; entry < table.entries && first < stop; entry++) {
-        const int64_t word = word_at(table, entry), length = length_of(word);
-        if (length > room - bytes)
+    for (; entry < table.count && first < stop; entry++) {
+        const ChunkSize size = chunk_size(table, entry);
+        if (size.length > room - bytes)
             break;
-        bytes += length;
-        first += (int64_t)1 << (word & 15);
+        bytes += size.length;
+        first += size.count;
     }
     return bytes;
 }
@@ -58,24 +44,20 @@ static int64_t run_bytes(Table table, int64_t entry, int64_t first, int64_t stop
 /* Read the wanted rows that a page has; return how many are null. */
 static int64_t read_page(const File *file, const int64_t *page, Rows rows, ReadChunk *read, void *to,
                          int64_t *seen) {
-    const int64_t size = file->data.size, limit = page[CHUNKS_END], width = page[ENTRY];
-    if (page[TABLE] < 0 || page[TABLE] > page[TABLE_END] || page[TABLE_END] > file->tables.size ||
-        page[CHUNKS] < 0 || page[CHUNKS] > limit || limit > size)
-        return DAMAGED;
-    const int64_t bytes = page[TABLE_END] - page[TABLE];
-    const Table table = {file->tables.data + page[TABLE], width, bytes / width};
-    if (bytes % width || table.entries < 1)
+    const int64_t limit = page[CHUNKS_END];
+    ChunkTable table;
+    if (open_table(page, file->tables, file->data.size, &table))
         return DAMAGED;
     int64_t at = page[CHUNKS], first = page[FIRST_ROW], left = page[ROWS], nulls = 0;
     int64_t run = 0, run_end = 0, done = rows.start > first ? rows.start : first;
     int is_read = 0;
-    seen[0] += bytes;
+    seen[0] += table.count * table.width;
     seen[1] += 2; /* the table, and the chunks */
-    for (int64_t entry = 0; entry < table.entries; entry++) {
-        const int64_t word = word_at(table, entry), length = length_of(word);
-        const int64_t count = entry == table.entries - 1 ? left : (int64_t)1 << (word & 15);
-        if (count > left || length > limit - at)
+    for (int64_t entry = 0; entry < table.count; entry++) {
+        ChunkSize size;
+        if (next_chunk(table, entry, left, limit - at, &size))
             return DAMAGED;
+        const int64_t length = size.length, count = size.count;
         const int64_t end = first + count, until = end < rows.stop ? end : rows.stop;
         if (until > done) {
             if (file->descriptor >= 0 && at >= run_end) {

@@ -2,26 +2,9 @@
 #include "utf8.h"
 
 #define BATCH 4096
-#define BLOCK 256
 
 /* Tell whether a byte continues a character. */
 static inline int continues(uint8_t byte) { return (byte & 0xC0) == 0x80; }
-
-/* The loop of constant length is unrolled: a loop over all bytes may take twice as long, depending
- * on its address. */
-static int is_ascii(const uint8_t *text, int64_t size) {
-    uint8_t any = 0;
-    int64_t at = 0;
-    for (; size - at >= BLOCK; at += BLOCK) {
-        uint8_t here = 0;
-        for (int i = 0; i < BLOCK; i++)
-            here |= text[at + i];
-        any |= here;
-    }
-    for (; at < size; at++)
-        any |= text[at];
-    return any < 0x80;
-}
 
 /* Return the size of the character that `text` begins with; 0 if the bytes are not UTF-8. */
 static int64_t character(const uint8_t *text, int64_t size) {

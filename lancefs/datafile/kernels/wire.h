@@ -2,7 +2,7 @@
 #ifndef LANCEFS_WIRE_H
 #define LANCEFS_WIRE_H
 
-#include "kernels.h"
+#include "utf8.h"
 
 /* Bytes of a message that are not read yet. */
 typedef struct {
@@ -76,13 +76,6 @@ static inline int skip_varints(reader bytes) {
         if (!read_varint(&bytes, &value))
             return 0;
     return 1;
-}
-
-static inline int is_ascii(reader bytes) {
-    uint8_t seen = 0;
-    while (bytes.at < bytes.end)
-        seen |= *bytes.at++;
-    return seen < 0x80;
 }
 
 #endif
