@@ -31,7 +31,7 @@ from lancefs.views.arrow.layout_cache import LayoutCache
 from lancefs.views.file_node import FileNode
 from lancefs.views.file_objects import ForwardFile, ViewFile, cut
 from lancefs.views.folder import Folder
-from lancefs.views.listings import Listings
+from lancefs.views.listing_cache import ListingCache
 from lancefs.views.locations import Finder, Location, known_info
 from lancefs.views.open_tables import OpenTables
 from lancefs.views.read_only import ReadOnlyFileSystem, refuse
@@ -159,7 +159,7 @@ class LanceFileSystem(ReadOnlyFileSystem):
         if max_memory is not None:
             check_number("max_memory", max_memory, least=1)
         super().__init__(**kwargs)
-        self.dircache = Listings(**kwargs)
+        self.dircache = ListingCache(**kwargs)
         fo = stringify_path(fo)
         where = str(fo) if target_protocol is None and fo else f"{target_protocol or 'file'}://"
         options = with_mapping(where, target_options or {}, mmap)

@@ -8,7 +8,7 @@ from typing import Any
 from fsspec.dircache import DirCache
 
 
-class Listings(DirCache):  # type: ignore[misc]  # fsspec has no types
+class ListingCache(DirCache):  # type: ignore[misc]  # fsspec has no types
     """fsspec's cache of listings, which goes by the wall clock: set back, it keeps old listings."""
 
     def __getitem__(self, path: str) -> list[dict[str, Any]]:
