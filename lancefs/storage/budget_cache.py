@@ -61,7 +61,7 @@ class BudgetCache(Generic[K, V]):
                         mine = self._in_flight[key] = Future[V]()
                 if mine is not None:
                     value = make()
-                    self._insert(key, value, cost(value))
+                    self.put(key, value, cost(value))
                     mine.set_result(value)
                     return value
             except BaseException as error:
@@ -96,7 +96,17 @@ class BudgetCache(Generic[K, V]):
             value: The value; it replaces a cached value of the same key.
             cost: Cost of the value. A value that costs more than the budget is not cached.
         """
-        self._insert(key, value, cost)
+        with self._lock:
+            self._in_flight.pop(key, None)
+            _, freed = self._entries.pop(key, (None, 0))
+            self._total -= freed
+            if cost > self.budget:
+                return
+            self._entries[key] = value, cost
+            self._total += cost
+            while self._total > self.budget:
+                _, (_, freed) = self._entries.popitem(last=False)
+                self._total -= freed
 
     def values(self) -> list[V]:
         """Return the cached values."""
@@ -119,19 +129,6 @@ class BudgetCache(Generic[K, V]):
         with self._lock:
             for key in [key for key in self._entries if is_unwanted(key)]:
                 self._total -= self._entries.pop(key)[1]
-
-    def _insert(self, key: K, value: V, cost: int) -> None:
-        with self._lock:
-            self._in_flight.pop(key, None)
-            _, freed = self._entries.pop(key, (None, 0))
-            self._total -= freed
-            if cost > self.budget:
-                return
-            self._entries[key] = value, cost
-            self._total += cost
-            while self._total > self.budget:
-                _, (_, freed) = self._entries.popitem(last=False)
-                self._total -= freed
 
     def _reset(self) -> None:
         self._lock = threading.Lock()

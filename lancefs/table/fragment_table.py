@@ -67,7 +67,7 @@ class Fragments(Sequence[Fragment]):
 
     def __getitem__(self, index: int | slice) -> Fragment | Fragments:
         if isinstance(index, slice):
-            return self._part(index)
+            return self.picked(index)
         position = range(len(self))[index]
         number = int(self.ids[position])
         fragment = self._built.get(number)
@@ -78,13 +78,14 @@ class Fragments(Sequence[Fragment]):
             self._built[number] = fragment
         return fragment
 
-    def _part(self, rows: slice | Ints) -> Fragments:
-        columns = FragmentColumns(*(column[rows] for column in self._columns))
+    def picked(self, positions: slice | Ints) -> Fragments:
+        """Return the fragments at some positions, in their order."""
+        columns = FragmentColumns(*(column[positions] for column in self._columns))
         part = Fragments(self._data, columns, self._url)
         part._built, part._shared = self._built, self._shared
         known = self.__dict__.get("data_files")
-        if known is not None and isinstance(rows, slice) and rows.step in (None, 1):
-            part._take_files(known, rows.indices(len(self))[0], rows)
+        if known is not None and isinstance(positions, slice) and positions.step in (None, 1):
+            part._take_files(known, positions.indices(len(self))[0], positions)
         return part
 
     def _take_files(self, files: FileColumns, start: int, rows: slice) -> None:
@@ -149,10 +150,6 @@ class Fragments(Sequence[Fragment]):
     def data(self) -> Bytes:
         """The bytes that hold the messages of the fragments, and the names in `data_files`."""
         return np.frombuffer(self._data, np.uint8)
-
-    def picked(self, positions: Ints) -> Fragments:
-        """Return the fragments at some positions, in their order."""
-        return self._part(positions)
 
     @cached_property
     def with_replaced_fields(self) -> Ints:
