@@ -14,11 +14,11 @@ from collections.abc import Collection, Iterator
 import pytest
 
 from lancefs.views import view
-from lancefs.views.arrow import lazy_file, measures
+from lancefs.views.arrow import known_measures, lazy_file, measures
 
 _CACHES = (
     lazy_file._CONTENTS,
-    measures._MEASURES,
+    known_measures._SHARED,
     measures._ARRAYS,
     view._BYTES,
     view._SIZES,

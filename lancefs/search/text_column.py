@@ -203,7 +203,7 @@ class TextColumn:
             some = None if len(rest) == len(self._fragments) else rest
             scanner = self._rows.scanner_of([self._field.name, ROW_ID.name], some)
             sources.append(_Source([self._documents(scanner)], None, False))
-        self._note_use(sources, len(lost), len(rest))
+        self._note_use(len(lost), len(rest))
         return sources
 
     def _documents(self, scanner: LanceScanner) -> TextDocuments:
@@ -457,7 +457,7 @@ class TextColumn:
         mask[which] = self._allowed.has(row_ids)
         return mask
 
-    def _note_use(self, sources: Sequence[_Source], lost: int, rest: int) -> None:
+    def _note_use(self, lost: int, rest: int) -> None:
         if self._index is not None and self._opened:
             parts = sum(len(one.partitions) for _, one in self._opened)
             count = sum(one.count for _, own in self._opened for one in own.partitions)

@@ -20,7 +20,7 @@ import pyarrow as pa
 from lancefs.datafile.buffers import Ints
 from lancefs.printable import get_logger
 from lancefs.storage.private_folder import InvalidContent, PrivateFolder, seal, unseal
-from lancefs.views.arrow.measures import Measures
+from lancefs.views.arrow.known_measures import KnownMeasures
 from lancefs.views.arrow.unified_dictionaries import UnifiedDictionaries
 
 logger = get_logger(__name__)
@@ -51,7 +51,7 @@ class LayoutCache:
         self._folder = PrivateFolder(self.directory)
         self._is_warned = False
 
-    def load(self, digest: str, measures: Measures) -> UnifiedDictionaries | None:
+    def load(self, digest: str, measures: KnownMeasures) -> UnifiedDictionaries | None:
         """Load the measures and the dictionaries of a view.
 
         Args:
@@ -85,7 +85,7 @@ class LayoutCache:
             first += shape.num_measures
         return dictionaries
 
-    def save(self, digest: str, measures: Measures, dictionaries: UnifiedDictionaries) -> None:
+    def save(self, digest: str, measures: KnownMeasures, dictionaries: UnifiedDictionaries) -> None:
         """Save the measures and the dictionaries of a view; replace an earlier file.
 
         Args:
@@ -160,7 +160,7 @@ def _format_values(values: pa.Array) -> list[bytes]:
     return parts
 
 
-def _parse(data: bytes, measures: Measures) -> tuple[Ints, UnifiedDictionaries]:
+def _parse(data: bytes, measures: KnownMeasures) -> tuple[Ints, UnifiedDictionaries]:
     """Return the content of a file.
 
     Raises:
@@ -202,7 +202,7 @@ class _Content:
         return form.unpack(self.take(form.size))
 
 
-def _parse_table(packed: pa.Buffer, measures: Measures) -> Ints:
+def _parse_table(packed: pa.Buffer, measures: KnownMeasures) -> Ints:
     """Return the measures of all columns, of shape (batches, measures)."""
     rows, columns = len(measures.batches), sum(shape.num_measures for shape in measures.shapes)
     try:

@@ -24,8 +24,9 @@ from lancefs.storage.budget_cache import BudgetCache
 from lancefs.views.arrow import unified_dictionaries
 from lancefs.views.arrow.arrow_layout import Layout, lay_out
 from lancefs.views.arrow.bodies import encode
+from lancefs.views.arrow.known_measures import OtherLayout
 from lancefs.views.arrow.layout_cache import LayoutCache
-from lancefs.views.arrow.measures import MIN_TOGETHER, Measures, OtherLayout
+from lancefs.views.arrow.measures import MIN_TOGETHER, Measures
 from lancefs.views.arrow.small_batches import are_plain, encode_batches
 from lancefs.views.arrow.unified_dictionaries import UnifiedDictionaries
 from lancefs.views.view import Key, View, known_size, note_size

@@ -1,4 +1,4 @@
-"""The measures of a view's columns (see `shapes`): computed on demand, shared between views.
+"""The measures of a view's columns (see `shapes`), computed on demand.
 
 The measures of a column are computed when they are asked for, batch by batch, from the cheapest
 source that has them:
@@ -7,8 +7,7 @@ source that has them:
 2. its outline (see `datafile.outlines`): lengths and nulls, without values;
 3. its values.
 
-They are cached for the process (see `shared_measures`), so that views and versions that share a
-fragment share its measures.
+What is computed is recorded in `known_measures`.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.arrays import array_bytes
-from lancefs.datafile.buffers import Ints, Mask
+from lancefs.datafile.buffers import Mask
 from lancefs.datafile.fields import Field
 from lancefs.datafile.outlines import outline_of
-from lancefs.errors import CorruptFile, MemoryLimitExceeded
+from lancefs.errors import MemoryLimitExceeded
 from lancefs.forks import Lock
 from lancefs.scan.mapped_memory import Mapped
 from lancefs.scan.settings import STREAM_MAPPED_BYTES
@@ -33,8 +32,8 @@ from lancefs.storage import SMALL_FILE
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.null_free import all_valid
 from lancefs.threads import THREADS, in_threads
+from lancefs.views.arrow.known_measures import KnownMeasures
 from lancefs.views.arrow.shapes import Shape, measure, measure_flat, walk
-from lancefs.views.arrow.shared_measures import SharedMeasures
 from lancefs.views.view_batches import (
     Batch,
     Batches,
@@ -48,8 +47,6 @@ from lancefs.views.view_batches import (
 # A column of a batch: sharer and table as in `view.Key`, identity of the batch, column as text.
 ColumnKey: TypeAlias = tuple[str, str, bytes, str]
 
-# The measures of each table, by sharer and table as in `view.Key`. The budget is in bytes.
-_MEASURES: BudgetCache[tuple[str, str], SharedMeasures] = BudgetCache(64 * 1024 * 1024)
 # Values of a column in one batch, which were read for their measures and may be read next. The
 # budget is in bytes.
 _ARRAYS: BudgetCache[ColumnKey, pa.Array] = BudgetCache(128 * 1024 * 1024)
@@ -67,10 +64,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class OtherLayout(CorruptFile):
-    """The values of a view are not those that its cached layout was made of."""
-
-
 def forget(sharer: str) -> None:
     """Forget values that were read for their measures, which may lie in mapped files.
 
@@ -80,19 +73,14 @@ def forget(sharer: str) -> None:
     _ARRAYS.discard(lambda key: key[0] == sharer)
 
 
-class Measures:
-    """The measures of the columns of a view, as far as they are known. Threads may share it.
+class Measures(KnownMeasures):
+    """The measures of the columns of a view, computed where they are not known.
 
     Args:
-        sharer: Who may share cached measures and values: an identity of store, credentials and
-            rules, and the URL of the table.
+        sharer: As for `KnownMeasures`.
         batches: The batches of the view.
         fields: The columns of the view.
         shapes: Shape of the type of each column.
-
-    Attributes:
-        columns: For each column its measures, of shape (batches, num_measures); -1 if unknown.
-        is_loaded: Whether some of them come from a layout cache.
     """
 
     def __init__(
@@ -102,36 +90,9 @@ class Measures:
         fields: Sequence[Field],
         shapes: Sequence[Shape],
     ) -> None:
-        self.batches = batches
-        self.fields = fields
-        self.shapes = shapes
-        self._sharer = sharer
-        self._shared = _MEASURES.get(sharer, SharedMeasures, lambda shared: shared.cost)
+        super().__init__(sharer, batches, fields, shapes)
         self._mapped = Mapped(STREAM_MAPPED_BYTES)
         self._lock = Lock()
-        self.is_loaded = False
-        ends = np.cumsum([0, *(shape.num_measures for shape in shapes)])
-        # The measures of all columns; those of each column are a part of it.
-        self._table = np.full((len(batches), int(ends[-1])), -1, np.int64)
-        self.columns: list[Ints] = [self._table[:, a:b] for a, b in pairwise(ends.tolist())]
-        self._names = [repr(field) for field in fields]  # of the columns among cached measures
-        self._is_null_count = np.concatenate(
-            [np.empty(0, np.bool_)]
-            + [np.arange(shape.num_measures) < len(shape.nodes) for shape in shapes]
-        )
-        # Places of the batches among the shared measures; -1 for those not looked up there yet.
-        self._places = np.full(len(batches), -1, np.int64)
-
-    @property
-    def cost(self) -> int:
-        """Memory in bytes, about."""
-        return self._table.nbytes + self._places.nbytes + self.batches.cost
-
-    @property
-    def rows(self) -> Ints:
-        """Number of rows of each batch, of shape (batches,)."""
-        rows: Ints = self.batches.rows
-        return rows
 
     def require_extents(self) -> None:
         """Compute the missing extents of all batches: the lengths of buffers depend on them.
@@ -139,7 +100,7 @@ class Measures:
         Raises:
             LanceError: A column cannot be read.
         """
-        self._require(range(len(self.batches)), self._first_extents)
+        self._require(range(len(self.batches)), self.first_extents)
 
     def require_all(self, batches: Iterable[int]) -> None:
         """Compute the missing measures of some batches.
@@ -148,27 +109,6 @@ class Measures:
             LanceError: A column cannot be read.
         """
         self._require(batches, [0] * len(self.shapes))
-
-    def null_counts(self, batches: Sequence[int]) -> Ints:
-        """Return the null counts of all nodes, which must be known, of shape (batches, nodes)."""
-        counts: Ints = self._table[np.ix_(np.array(batches, np.int64), self._is_null_count)]
-        return counts
-
-    @property
-    def has_extents(self) -> bool:
-        """Whether all extents are known."""
-        return not len(self._unknown(range(len(self.batches)), self._first_extents))
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all measures of all batches are known."""
-        return not len(self._unknown(range(len(self.batches)), [0] * len(self.shapes)))
-
-    def is_known(self, batch: int) -> bool:
-        """Return whether all measures of a batch are known."""
-        if (self._table[batch] >= 0).all():
-            return True
-        return not len(self._unknown([batch], [0] * len(self.shapes)))
 
     def read_and_measure(
         self, batches: Sequence[int], columns: Sequence[int], cache: bool = True
@@ -188,7 +128,7 @@ class Measures:
         Raises:
             LanceError: A column cannot be read, or its values contradict known measures.
         """
-        self._look_up(np.array(batches, np.int64))
+        self.look_up(np.array(batches, np.int64))
         arrays = {
             (batch, column): _ARRAYS.peek(self._array_key(column, batch))
             for batch in batches
@@ -276,75 +216,9 @@ class Measures:
         edges = np.flatnonzero(np.diff(self.batches.fragments[listed])) + 1
         return [listed[start:end] for start, end in pairwise([0, *edges.tolist(), len(listed)])]
 
-    def record(self, batch: int, column: int, measures: Ints) -> None:
-        """Record measures of a column in a batch, for this view and for others.
-
-        Args:
-            batch: Position of the batch.
-            column: Position of the column.
-            measures: The measures, of shape (num_measures,); -1 if unknown.
-
-        Raises:
-            CorruptFile: A measure differs from its known value.
-            OtherLayout: It differs from what a layout cache had.
-        """
-        self._record_all([batch], column, measures[None])
-
-    def load_column(self, column: int, measures: Ints) -> None:
-        """Take measures of a column in all batches from a layout cache; keep known measures.
-
-        They count for this view only, as other views may have other values.
-
-        Args:
-            column: Position of the column.
-            measures: The measures, of shape (batches, num_measures); -1 if unknown.
-        """
-        self.is_loaded = True
-        np.copyto(self.columns[column], measures, where=self.columns[column] < 0)
-
     def _array_key(self, column: int, batch: int) -> ColumnKey:
         (identity,) = self.batches.identities([batch])
         return *self._sharer, identity, self._names[column]
-
-    @property
-    def _first_extents(self) -> list[int]:
-        """For each column the first extent among its measures."""
-        return [len(shape.nodes) for shape in self.shapes]
-
-    def _unknown(self, batches: Iterable[int], first: Sequence[int]) -> Ints:
-        """Return the batches that lack measures, also after a look at the cached ones.
-
-        Args:
-            batches: Positions of the batches, ascending.
-            first: For each column the first of its measures that is needed.
-        """
-
-        needed = np.concatenate(
-            [np.empty(0, np.bool_)]
-            + [
-                np.arange(shape.num_measures) >= low
-                for shape, low in zip(self.shapes, first, strict=True)
-            ]
-        )
-
-        def lacking(among: Ints) -> Ints:
-            unknown: Ints = among[(self._table[np.ix_(among, needed)] < 0).any(axis=1)]
-            return unknown
-
-        unknown = lacking(np.array(batches, np.int64))
-        self._look_up(unknown)
-        return lacking(unknown)
-
-    def _look_up(self, batches: Ints) -> Ints:
-        """Take the measures of batches that other views found, once; return the batches' places."""
-        new = batches[self._places[batches] < 0]
-        if len(new):
-            places = self._shared.places(self.batches.identities(new.tolist()))
-            for name, known in zip(self._names, self.columns, strict=True):
-                found = self._shared.known(name, places, known.shape[1])
-                known[new] = np.where(known[new] < 0, found, known[new])
-            self._places[new] = places
-        return self._places[batches]
 
     def _require(self, batches: Iterable[int], first: Sequence[int]) -> None:
         """Compute the missing measures of some batches.
@@ -354,7 +228,7 @@ class Measures:
             first: For each column the first of its measures that is needed.
         """
         with self._lock:  # threads that wait find the measures known
-            missing: list[int] = self._unknown(batches, first).tolist()
+            missing: list[int] = self.unknown(batches, first).tolist()
             for group in self.group_by_fragment(missing):
                 self._record_null_free_fragment(group, first)
             tasks = [
@@ -367,7 +241,7 @@ class Measures:
                 others = [task for task in tasks if not self._compute_plain(*task)]
                 self.in_threads(lambda task: self._compute(*task), others)
             finally:
-                _MEASURES.put(self._sharer, self._shared, self._shared.cost)
+                self.share()
 
     def _groups_to_measure(
         self, batches: Sequence[int], columns: Sequence[int]
@@ -459,34 +333,11 @@ class Measures:
         """
         shape, rows = self.shapes[column], self.batches.rows[list(batches)]
         if len(shape.nodes) == 1:
-            self._record_all(batches, column, measure_flat(array, rows, shape))
+            self.record_all(batches, column, measure_flat(array, rows, shape))
             return
         parts = split([array], rows.tolist())
         measures = [measure(list(walk(part, hidden=True)), shape) for (part,) in parts]
-        self._record_all(batches, column, np.stack(measures))
-
-    def _record_all(self, batches: Sequence[int], column: int, measures: Ints) -> None:
-        """Record measures of a column in several batches; see `record`.
-
-        Args:
-            batches: Positions of the batches.
-            column: Position of the column.
-            measures: The measures, of shape (batches, num_measures); -1 if unknown.
-        """
-        numbers = np.array(batches, np.int64)
-        places, name = self._look_up(numbers), self._names[column]
-        own, shared = self.columns[column], self._shared.known(name, places, measures.shape[1])
-        for known, is_loaded in ((shared, False), (own[numbers], self.is_loaded)):
-            is_other = ((known != measures) & (known >= 0) & (measures >= 0)).any(axis=1)
-            if is_other.any():
-                batch = self.batches[batches[int(is_other.argmax())]]
-                raise (OtherLayout if is_loaded else CorruptFile)(
-                    f"fragment {batch.fragment.fragment.id}, {self.fields[column].name}: the "
-                    "values are not those that the file was laid out for; a data file was changed "
-                    "while it was read"
-                )
-        self._shared.record(name, places, measures)
-        own[numbers] = np.where(measures >= 0, measures, own[numbers])
+        self.record_all(batches, column, np.stack(measures))
 
     def in_threads(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Call a function for each item in threads; use more threads for a remote store."""

@@ -18,7 +18,8 @@ from lancefs.datafile.buffers import number_dtype
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.views.arrow import ipc_format
 from lancefs.views.arrow.bodies import encode
-from lancefs.views.arrow.measures import Measures, OtherLayout
+from lancefs.views.arrow.known_measures import OtherLayout
+from lancefs.views.arrow.measures import Measures
 from lancefs.views.arrow.shapes import Shape, measure, shape_of, walk
 
 
