@@ -23,6 +23,7 @@ from lancefs.storage import Bytes
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.views.arrow import unified_dictionaries
 from lancefs.views.arrow.arrow_layout import Layout, lay_out
+from lancefs.views.arrow.batch_messages import BatchMessages
 from lancefs.views.arrow.bodies import encode
 from lancefs.views.arrow.known_measures import OtherLayout
 from lancefs.views.arrow.layout_cache import LayoutCache
@@ -43,9 +44,6 @@ _TASK_BYTES = 16 * 1024 * 1024
 _ROUND_BYTES = 64 * 1024 * 1024
 # Largest read-ahead of a remote store: decoded values that wait to be encoded.
 AHEAD_BYTES = 256 * 1024 * 1024
-# Bytes of the messages of a block of batches, which are made at once after some were made alone,
-# and blocks that are kept: threads of a reader ask for messages that lie apart.
-_MESSAGES_BYTES, _ALONE, _BLOCKS = 64 * 1024, 3, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +119,7 @@ class LazyFile(View):
         self._bodies: dict[tuple[int, int], Bytes] = {}
         # The bytes of small batches that are read one after the other, and where they begin.
         self._ahead: tuple[int, pa.Buffer] | None = None
-        # The messages of some blocks of batches, by the block; the block of the last message that
-        # was made alone, and how many of it were.
-        self._messages: dict[int, Bytes] = {}
-        self._alone = -1, 0
+        self._messages: BatchMessages | None = None
         self._bounds: tuple[int, list[int]] = (-1, [])  # of the columns of the last batch
 
     @property
@@ -159,7 +154,7 @@ class LazyFile(View):
         _CONTENTS.discard(lambda key: key == self.key)
         self._known_content = None
         self._arrays, self._bodies, self._ahead = {}, {}, None
-        self._messages, self._bounds = {}, (-1, [])
+        self._messages, self._bounds = None, (-1, [])
         size = self._content().layout.size
         note_size(self.key, size)
         if self._has_given_bytes or size != wrong_size:
@@ -267,32 +262,9 @@ class LazyFile(View):
             if self._cache is not None and measures.is_complete:
                 self._cache.save(self.key[2], measures, self._content().dictionaries)
         self._messages_read += 1
-        output.write(start, self._message_of(batch))
-
-    def _message_of(self, batch: int) -> bytes | Bytes:
-        """Return the message of a batch, whose null counts are known.
-
-        Those of a block of batches are made at once for a reader of several of them.
-        """
-        layout, measures = self._content().layout, self._content().measures
-        together = max(1, _MESSAGES_BYTES // layout.message)
-        block, place = divmod(batch, together)
-        ready = self._messages.get(block)
-        last, count = self._alone
-        if ready is None and block == last and count >= _ALONE:
-            self._alone = block, 0
-            first = block * together
-            batches = range(first, min(first + together, len(layout.rows)))
-            counts = measures.null_counts(batches)
-            if (counts >= 0).all():
-                if len(self._messages) == _BLOCKS:
-                    self._messages = {}
-                ready = self._messages[block] = layout.batch_messages(batches, counts)
-        if ready is not None:
-            message: Bytes = ready[place]
-            return message
-        self._alone = block, count + 1 if block == last else 1
-        return layout.batch_message(batch, measures.null_counts([batch])[0])
+        if self._messages is None:
+            self._messages = BatchMessages(layout, measures)
+        output.write(start, self._messages.message(batch))
 
     def _bounds_of(self, batch: int) -> list[int]:
         """Return where the columns of a batch begin in the file; see `Layout.column_bounds`."""
