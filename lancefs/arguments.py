@@ -1,4 +1,4 @@
-"""Checks of the arguments that callers give."""
+"""Checks of the arguments that callers give, and hints at what was meant by a wrong one."""
 
 from __future__ import annotations
 
@@ -102,3 +102,20 @@ def check_whole(least: int, **numbers: object) -> None:
     for name, value in numbers.items():
         if not (isinstance(value, int | np.integer) and value >= least):
             raise ValueError(f"{name} is {value!r}; a whole number from {least} on was expected")
+
+
+def similar_names(
+    name: str, choices: Iterable[str], most: int = 3, cutoff: float = 0.6
+) -> list[str]:
+    """Return the choices that a name may be a slip of, the likeliest one first; for messages.
+
+    Args:
+        name: The name that is no choice. Upper and lower case do not count.
+        choices: The choices.
+        most: How many are returned at most.
+        cutoff: Least similarity, from 0 to 1 (the same letters).
+    """
+    from difflib import get_close_matches
+
+    lower = {choice.lower(): choice for choice in choices}
+    return [lower[match] for match in get_close_matches(name.lower(), lower, most, cutoff)]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
+from lancefs.arguments import similar_names
+
 _WRITING = "lancefs only reads; write with pylance"
 _WRITING_ELSEWHERE = (
     "lancefs only reads; write with pylance, which has write_dataset, merge_insert and optimize"
@@ -161,9 +163,7 @@ def refuse_argument(
     Raises:
         TypeError: Always.
     """
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, known, 1)
+    near = similar_names(name, known, most=1)
     hint = meant.get(name) or (f"did you mean {near[0]}?" if near else None)
     message = f"{function}() got an unexpected keyword argument {name!r}"
     raise TypeError(f"{message}: {hint}" if hint else message)

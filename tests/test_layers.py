@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "printable": set(),
     "errors": {"masking", "printable"},
     "forks": set(),
-    "other_names": set(),
+    "other_names": {"arguments"},
     "version": set(),
     "threads": {"forks"},
     "arrow_dataset": set(),

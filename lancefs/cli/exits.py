@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection
 
 DONE = 0
@@ -40,16 +39,16 @@ class Failure(Exception):
         self.code = code
 
 
-def nearest(name: str, choices: Collection[str]) -> str:
+def choices_hint(name: str, choices: Collection[str]) -> str:
     """Return a hint: the valid choices that are similar to a name, or else the first ones.
 
     Args:
         name: The invalid input.
         choices: The valid choices.
     """
-    lower = {choice.lower(): choice for choice in choices}
-    near = [lower[match] for match in difflib.get_close_matches(name.lower(), lower, 3, 0.5)]
-    if near:
+    from lancefs.arguments import similar_names  # with NumPy, which no help needs
+
+    if near := similar_names(name, choices, cutoff=0.5):
         return f"did you mean {' or '.join(near)}?"
     shown = list(choices)[:_MAX_CHOICES]
     more = f", … ({len(choices)} in all)" if len(choices) > len(shown) else ""

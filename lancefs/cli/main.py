@@ -127,7 +127,7 @@ def _hint(word: str) -> str:
 
     if word in other_names.COMMANDS:
         return f"did you mean {other_names.COMMANDS[word]}?"
-    return exits.nearest(word, COMMANDS)
+    return exits.choices_hint(word, COMMANDS)
 
 
 @click.command(

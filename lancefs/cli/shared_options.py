@@ -29,7 +29,7 @@ class NearestChoice(click.Choice[str]):
     def convert(self, value: Any, param: Any, ctx: Any) -> str:
         """Return the choice, or fail with a hint."""
         if value not in self.choices:
-            hint = exits.nearest(str(value), [str(choice) for choice in self.choices])
+            hint = exits.choices_hint(str(value), [str(choice) for choice in self.choices])
             self.fail(f"{value!r} is not one of them; {hint}", param, ctx)
         return str(value)
 

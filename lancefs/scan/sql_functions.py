@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.arguments import similar_names
 from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.datafile.constants import array_of, scalar_of
 from lancefs.scan import row_functions
@@ -76,9 +77,7 @@ def call(name: str, arguments: Sequence[Argument], start: int) -> Operand:
     """
     function = _FUNCTIONS.get(name.lower())
     if function is None:
-        from difflib import get_close_matches
-
-        near = get_close_matches(name.lower(), _FUNCTIONS, 1, 0.75)
+        near = similar_names(name, _FUNCTIONS, most=1, cutoff=0.75)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(_FUNCTIONS))}"
         raise Refused(f"there is no function {name}; {hint}", start)
     count = len(arguments)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, get_args
 
+from lancefs.arguments import similar_names
 from lancefs.masking import mask_secrets
 from lancefs.spark.stores import absolute
 from lancefs.table.base_paths import BaseRules, Follow
@@ -195,7 +195,7 @@ def _check_names(said: Mapping[str, str]) -> None:
         # Spark's catalogue adds options of its own; only what looks like a slip is refused.
         if name in known or name.startswith((_STORAGE, CATALOGUE_COPY)):
             continue
-        near = difflib.get_close_matches(name, known, 1, 0.75)
+        near = similar_names(name, known, most=1, cutoff=0.75)
         meant = _ELSEWHERE.get(name) or (known[near[0]] if near else None)
         if meant is not None:
             raise ValueError(f"lancefs has no option {name!r}; did you mean {meant!r}?")

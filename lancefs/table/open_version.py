@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lancefs.arguments import similar_names
 from lancefs.datafile.fields import Field
 from lancefs.errors import ColumnNotFound, CorruptFile, locating
 from lancefs.forks import cached_property
@@ -191,11 +192,8 @@ class OpenVersion:
         if found is not None:
             return found
         self.refuse_if_fresh(name)
-        import difflib
-
-        lower = {field.name.lower(): field.name for field in self.fields}
-        near = [lower[match] for match in difflib.get_close_matches(name.lower(), lower, n=3)]
-        hint = f"did you mean {', '.join(near)}?" if near else listed(self.fields)
+        near = similar_names(name, [field.name for field in self.fields])
+        hint = f"did you mean {' or '.join(near)}?" if near else listed(self.fields)
         raise ColumnNotFound(f"{self.name} has no column {name!r}; {hint}")
 
     def column(self, name: str) -> Field:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
+from lancefs.arguments import similar_names
 from lancefs.datafile.fields import Field
 from lancefs.errors import ColumnNotFound, UnsupportedFeature
 
@@ -156,12 +157,8 @@ def _longest(fields: Sequence[Field], name: str) -> tuple[Field, ...]:
 
 
 def _nearest(fields: Sequence[Field], name: str) -> str:
-    import difflib
-
-    names = [path for field in fields for path in _paths(field)]
-    lower = {path.lower(): path for path in names}
-    near = [lower[match] for match in difflib.get_close_matches(name.lower(), lower, 3, 0.53)]
-    if near:
+    paths = [path for field in fields for path in _paths(field)]
+    if near := similar_names(name, paths, cutoff=0.53):
         return f"did you mean {' or '.join(repr(path) for path in near)}?"
     return listed(fields)
 

@@ -9,7 +9,7 @@ import click
 import pyarrow as pa
 
 from lancefs.cli import shared_options
-from lancefs.cli.exits import Failure, nearest
+from lancefs.cli.exits import Failure, choices_hint
 from lancefs.cli.render.grid import GridColumn
 from lancefs.cli.render.text import count, moment, plural, words
 
@@ -78,7 +78,7 @@ def _chosen(schema: pa.Schema, names: list[str]) -> pa.Schema:
     """
     unknown = [name for name in names if name not in schema.names]
     if unknown:
-        raise Failure(f"a version has no {unknown[0]!r}; {nearest(unknown[0], schema.names)}")
+        raise Failure(f"a version has no {unknown[0]!r}; {choices_hint(unknown[0], schema.names)}")
     return pa.schema([schema.field(name) for name in names])
 
 
