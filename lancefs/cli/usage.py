@@ -115,7 +115,7 @@ class _FileUse:
     size: int
 
 
-def measure(target: Target) -> Usage:
+def measure_bytes(target: Target) -> Usage:
     """Measure the bytes of a version, with one or two requests for each data file."""
     manifest = target.manifest
     usage = Usage([ColumnUse(field.name) for field in manifest.fields])

@@ -22,8 +22,8 @@ RowNumbers: TypeAlias = Sequence[int] | Positions | pa.Array
 _SMALL_TABLE = 64 * 1024
 
 
-def positions_of(given: RowNumbers, total: int, table: str) -> npt.NDArray[np.int64]:
-    """Return positions of rows as an array.
+def checked_positions(given: RowNumbers, total: int, table: str) -> npt.NDArray[np.int64]:
+    """Return positions of rows as an array, once they are checked.
 
     Args:
         given: Positions, in any order, also repeated.
@@ -43,8 +43,8 @@ def positions_of(given: RowNumbers, total: int, table: str) -> npt.NDArray[np.in
     return numbers.astype(np.int64, copy=False)
 
 
-def row_ids_of(given: RowNumbers) -> npt.NDArray[np.uint64]:
-    """Return row ids as an array.
+def checked_row_ids(given: RowNumbers) -> npt.NDArray[np.uint64]:
+    """Return row ids as an array, once they are checked.
 
     Args:
         given: Row ids, in any order, also repeated.

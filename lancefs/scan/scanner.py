@@ -26,8 +26,8 @@ from lancefs.scan.request import ScanRequest
 from lancefs.scan.row_numbers import (
     Positions,
     RowNumbers,
-    positions_of,
-    row_ids_of,
+    checked_positions,
+    checked_row_ids,
     sort_numbers,
     take_rows,
 )
@@ -376,8 +376,8 @@ class LanceScanner(OtherNames):
         name = self._version.name
         if not self._request.is_of_all_rows:
             table = self.to_table()
-            return take_rows(table, positions_of(indices, len(table), name))
-        rows, position = sort_numbers(positions_of(indices, self._total, name))
+            return take_rows(table, checked_positions(indices, len(table), name))
+        rows, position = sort_numbers(checked_positions(indices, self._total, name))
         return take_rows(self._join(self._finish(self._collecting_scan.rows_at(rows))), position)
 
     def take_ids(self, row_ids: RowNumbers) -> pa.Table:
@@ -391,7 +391,7 @@ class LanceScanner(OtherNames):
             TypeError: They are no list of whole numbers.
         """
         self._version.refuse_if_fresh(ROW_ID.name)
-        wanted, position = sort_numbers(row_ids_of(row_ids))
+        wanted, position = sort_numbers(checked_row_ids(row_ids))
         found = self._version.row_index.find_ids(wanted)
         which = np.concatenate([np.empty(0, np.int64), *(rows.which for rows in found)])
         order = which.argsort()

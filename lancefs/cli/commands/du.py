@@ -39,9 +39,9 @@ _COLUMNS = [
 def du(target: Target, form: str) -> None:
     """Show the bytes of a version by column: on disk, in memory, encoding, dead bytes."""
     from lancefs.cli.render.rows import print_records
-    from lancefs.cli.usage import measure
+    from lancefs.cli.usage import measure_bytes
 
-    usage = measure(target)
+    usage = measure_bytes(target)
     rows = sorted((_to_row(column, usage) for column in usage.columns), key=_descending_bytes)
     other_bytes = {
         "(dropped or replaced columns)": (usage.tombstoned, usage.tombstoned),

@@ -87,7 +87,7 @@ def gather(target: Target, profile: TableProfile | None = None) -> Facts:
         profile: What its values are like, if that is to be shown.
     """
     from lancefs.cli.commands.schema import field_rows
-    from lancefs.cli.usage import measure
+    from lancefs.cli.usage import measure_bytes
     from lancefs.table.versions import list_versions
 
     where, manifest = target.resolved, target.manifest
@@ -102,7 +102,7 @@ def gather(target: Target, profile: TableProfile | None = None) -> Facts:
         commits=commits[-MAX_VERSIONS:],
         versions=len(versions) - newer,
         branches=sorted(list_branches(where.root)),
-        usage=measure(target),
+        usage=measure_bytes(target),
         indices=_index_facts(indices, manifest),
         schema=list(field_rows(manifest.fields)),
         profile=profile,
