@@ -76,7 +76,7 @@ def diff(
     branch of TABLE@REF. Without --key, an update is a delete and an insert where the table has no
     stable row ids.
     """
-    from lancefs.table.history import schema_differences
+    from lancefs.table.schema_changes import schema_differences
 
     _check_options(key, with_rows, with_cells, form)
     old, new = _pair(a, others, options, rules)

@@ -18,7 +18,7 @@ from lancefs.cli.target import Target
 from lancefs.printable import as_html
 from lancefs.serve.refusals import BadRequest
 from lancefs.showing import cell, python_values, readable, readable_columns
-from lancefs.table.history import schema_differences
+from lancefs.table.schema_changes import schema_differences
 
 _MAX_ROWS = 100
 _MARKS = {
