@@ -23,7 +23,6 @@ Nodes are created by name when they are asked for, and nothing is read before it
 
 from __future__ import annotations
 
-import difflib
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -32,6 +31,7 @@ from itertools import pairwise
 from typing import TypeAlias
 from urllib.parse import unquote
 
+from lancefs.arguments import similar_names
 from lancefs.errors import ColumnNotFound, NoSuchPath
 from lancefs.table.refs import Ref, make_ref
 from lancefs.views.documents import NAMES as DOCUMENTS
@@ -39,9 +39,9 @@ from lancefs.views.file_node import FILE, STREAM, FileNode, Form, Handle
 from lancefs.views.materialized_files import HISTORY, ChangesFile, HistoryFile, parse_changes
 from lancefs.views.open_tables import Selection, TableSession
 
-# Names in the directory of a branch; the root is the directory of the main branch.
 # Suffixes of formats that tables are looked for in.
 _OTHER_FORMATS = (".parquet", ".feather", ".ipc", ".csv")
+# Names in the directory of a branch; the root is the directory of the main branch.
 _BRANCH_NAMES = (
     "latest.arrow",
     "latest.arrows",
@@ -50,7 +50,8 @@ _BRANCH_NAMES = (
     f"{HISTORY}{FILE}",
     "changes",
 )
-_VERSION = re.compile(r"0|[1-9][0-9]{0,18}")
+# Of a version, or of a fragment.
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
 class Directory(ABC):
@@ -127,7 +128,7 @@ class Root(Directory):
     def meant(self, name: str) -> str | None:
         """Return the path of the version or tag that a name is, or of a part of the newest one."""
         ref, form = _stem(name), _form(name) or ""
-        if _VERSION.fullmatch(ref.removeprefix("v")):
+        if _NUMBER.fullmatch(ref.removeprefix("v")):
             return f"versions/{ref.removeprefix('v')}{form}"
         if name in VersionDirectory.NAMES:
             return f"latest/{name}"
@@ -154,7 +155,7 @@ class Versions(_OfBranch):
 
     def child(self, name: str) -> Node | None:
         stem = _stem(name)
-        if _VERSION.fullmatch(stem) is None:
+        if _NUMBER.fullmatch(stem) is None:
             return None
         return _version_node(name, self._handle(int(stem)), self.below(stem))
 
@@ -181,7 +182,7 @@ class Changes(_OfBranch):
         return None if form is None or refs is None else self._file(*refs, form)
 
     def meant(self, name: str) -> str | None:
-        """Return the path of changes between two versions of which the newer one is named first."""
+        """Return the path of changes for a name that names the newer version first."""
         newer, dots, older = _stem(name).partition("..")
         turned = f"{older}..{newer}"
         is_known = dots and parse_changes(turned, self.branch) is not None
@@ -317,7 +318,7 @@ class FragmentDirectory(_OfVersion):
     def child(self, name: str) -> Node | None:
         form = _form(name)
         stem = _stem(name)
-        if form is None or _VERSION.fullmatch(stem) is None:
+        if form is None or _NUMBER.fullmatch(stem) is None:
             return None
         if int(stem) not in self.handle.version.fragments:
             return None
@@ -408,7 +409,7 @@ def require(node: Node, table: TableSession) -> None:
 
 def version_of(parts: Sequence[str]) -> int | None:
     """Return the version of the main branch that a path in the tree names by number, or None."""
-    if len(parts) < 2 or parts[0] != "versions" or _VERSION.fullmatch(_stem(parts[1])) is None:
+    if len(parts) < 2 or parts[0] != "versions" or _NUMBER.fullmatch(_stem(parts[1])) is None:
         return None
     return int(_stem(parts[1]))
 
@@ -430,7 +431,7 @@ def missing(where: str, directory: Directory, name: str) -> str:
     children = directory.children()
     stems = list(dict.fromkeys(map(_stem, children)))
     meant = directory.meant(name)
-    similar = difflib.get_close_matches(_stem(name), stems, 3, 0.6)
+    similar = similar_names(_stem(name), stems)
     if meant is not None:
         hint = f"did you mean {meant}?"
     elif similar:
