@@ -32,7 +32,7 @@ READS = {
     "nearest": "assert len(lancefs.open({0!r}).nearest('vector', [1.0, 2.0], 3)) == 3",
     "search": "assert len(lancefs.open({0!r}).search('78', k=3)) == 1",
     "changes": "assert len(lancefs.open({0!r}).changes(1)) == 1",
-    "shown": "from lancefs.showing import readable; readable(lancefs.open({0!r}).head(2))",
+    "shown": "from lancefs.short_texts import readable; readable(lancefs.open({0!r}).head(2))",
     "in a notebook": "lancefs.open({0!r})._repr_html_()",
     "changes by a key": "assert len(lancefs.open({0!r}).changes(1, key=['id'])) == 1",
     "history": "assert len(lancefs.open({0!r}).history(newest=2)) == 2",

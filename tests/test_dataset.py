@@ -209,6 +209,7 @@ LATE = {
     "lancefs.datafile.v2_0",
     "lancefs.scan.expressions",
     "lancefs.filesystem",
+    "lancefs.short_texts",
     "lancefs.showing",
     "lancefs.table.bitmaps",
     "lancefs.table.blobs",

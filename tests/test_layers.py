@@ -52,8 +52,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "index": _FORMAT,
     "scan": _FORMAT | {"arrow_dataset", "index"},
     "search": _FORMAT | {"index", "scan"},
-    "showing": _FORMAT,
-    "profile": _FORMAT | {"scan", "showing"},
+    "short_texts": {"datafile", "printable"},
+    "showing": _FORMAT | {"short_texts"},
+    "profile": _FORMAT | {"scan", "short_texts", "showing"},
     "lance_dataset": _FORMAT
     | {"arrow_dataset", "arrow_guard", "profile", "scan", "search", "showing"},
     "opening": _FORMAT | {"lance_dataset", "scan"},
@@ -66,7 +67,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "spark": _READING | {"views", "filesystem", "lancefs"},
     "duckdb_adapter": _READING | {"version"},
     "cli": _READING
-    | {"showing", "views", "filesystem", "lancefs", "serve", "spark", "duckdb_adapter", "version"},
+    | {"short_texts", "showing", "views", "filesystem", "lancefs", "serve", "spark"}
+    | {"duckdb_adapter", "version"},
 }
 
 SOURCES = sorted(

@@ -12,7 +12,7 @@ from support import ORDERS, frame
 import lancefs
 from lancefs.errors import UnsupportedFeature
 from lancefs.proto import table_pb2
-from lancefs.showing import python_values, readable
+from lancefs.short_texts import python_values, readable
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.schema import UNSUPPORTED
 

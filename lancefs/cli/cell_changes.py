@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.showing import python_values, readable
+from lancefs.short_texts import python_values, readable
 from lancefs.table.changes import AFTER, BEFORE, CHANGED_COLUMNS, COMMIT_VERSION
 
 # Updates whose values are made Python values at once.

@@ -12,7 +12,7 @@ from lancefs.cli.render.grid import note
 from lancefs.cli.render.text import plural
 from lancefs.errors import InvalidFilter
 from lancefs.printable import printable
-from lancefs.showing import readable_columns
+from lancefs.short_texts import readable_columns
 
 if TYPE_CHECKING:
     from lancefs.cli.target import Target

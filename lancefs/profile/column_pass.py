@@ -22,7 +22,7 @@ from lancefs.profile.profiles import (
     Spread,
     TopValue,
 )
-from lancefs.showing import python_values, readable
+from lancefs.short_texts import python_values, readable
 
 _BARS = 20
 # Frequent values that are shown, and the share from which on a sample tells of one.

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lancefs.printable import as_html, plural
-from lancefs.showing import cell, html_table
+from lancefs.short_texts import cell
+from lancefs.showing import html_table
 
 if TYPE_CHECKING:
     from lancefs.profile.drift import ColumnDrift

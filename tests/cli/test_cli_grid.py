@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lancefs.cli.render import grid
 from lancefs.cli.render.grid import GridColumn
 from lancefs.cli.render.text import count, jsonable, plural, share, size
-from lancefs.showing import cell
+from lancefs.short_texts import cell
 
 
 def lines_on_terminal(texts: list[str], width: int) -> list[str]:

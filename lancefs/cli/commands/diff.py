@@ -15,7 +15,7 @@ from lancefs.cli.exits import Failure
 from lancefs.cli.render.grid import GridColumn, Styled, heading, print_document, print_line
 from lancefs.cli.render.text import plural, to_json
 from lancefs.cli.target import Target, open_store, parse_target
-from lancefs.showing import cell, python_values, readable
+from lancefs.short_texts import cell, python_values, readable
 from lancefs.table.versions import VERSIONS
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from lancefs.cli.shared_options import read_columns
 from lancefs.cli.target import Target
 from lancefs.printable import as_html
 from lancefs.serve.refusals import BadRequest
-from lancefs.showing import cell, python_values, readable, readable_columns
+from lancefs.short_texts import cell, python_values, readable, readable_columns
 from lancefs.table.schema_changes import schema_differences
 
 _MAX_ROWS = 100

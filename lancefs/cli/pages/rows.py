@@ -6,7 +6,7 @@ from lancefs.cli.pages.page_request import PageRequest, link
 from lancefs.cli.pages.parts import Box, anchor, form, section
 from lancefs.cli.report.markup import table
 from lancefs.printable import as_html, plural
-from lancefs.showing import NULL, cell, python_values, readable, readable_columns
+from lancefs.short_texts import NULL, cell, python_values, readable, readable_columns
 
 _ROWS = 50
 _MAX_COLUMNS = 60

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from lancefs.cli.render.text import plural
 from lancefs.printable import printable
-from lancefs.showing import NULL, cell
+from lancefs.short_texts import NULL, cell
 
 _GAP = "  "
 _TERMINAL_GAP = 3  # characters between columns on a terminal: rich's padding and separator

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lancefs.cli.render.text import jsonable, object_of
 from lancefs.datafile.logical_types import is_list
-from lancefs.showing import interval_text
+from lancefs.short_texts import interval_text
 
 JsonForm: TypeAlias = Callable[[Any], Any]
 

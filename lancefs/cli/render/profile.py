@@ -10,7 +10,7 @@ from lancefs.cli.render.text import plural, share
 from lancefs.printable import shortened
 from lancefs.profile.drift import ColumnDrift
 from lancefs.profile.profiles import ColumnProfile, Spread, TableProfile
-from lancefs.showing import NULL, cell
+from lancefs.short_texts import NULL, cell
 
 _MAX_CHARACTERS = 26  # of a value
 _MAX_TOP = 3

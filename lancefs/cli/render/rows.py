@@ -21,7 +21,7 @@ from lancefs.cli.render.text import jsonable, row_to_json, to_json
 from lancefs.cli.render.xlsx import write_xlsx
 from lancefs.datafile.constants import array_of, null_of
 from lancefs.printable import printable
-from lancefs.showing import cell, far_times, plain_type, python_values, readable
+from lancefs.short_texts import cell, far_times, plain_type, python_values, readable
 
 
 def print_rows(

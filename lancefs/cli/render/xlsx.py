@@ -20,7 +20,7 @@ import pyarrow as pa
 from lancefs.cli.exits import MISSING, Failure
 from lancefs.cli.render.json_forms import json_form
 from lancefs.cli.render.text import to_json
-from lancefs.showing import python_values, readable
+from lancefs.short_texts import python_values, readable
 
 _ROWS = 1_048_576  # the header is one of them
 _COLUMNS = 16_384

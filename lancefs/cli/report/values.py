@@ -9,7 +9,7 @@ from lancefs.cli.render.text import plural, share
 from lancefs.cli.report.markup import folded, meter, table
 from lancefs.printable import as_html, shortened
 from lancefs.profile.profiles import ColumnProfile, Histogram, Spread, TableProfile
-from lancefs.showing import cell
+from lancefs.short_texts import cell
 
 _TITLES = ("column", "type", "missing", "different", "least", "median", "greatest", "mean")
 _NUMBERS = (2, 3, 4, 5, 6, 7)
