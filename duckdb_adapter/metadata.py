@@ -12,7 +12,7 @@ from duckdb_adapter.open_names import NamedTable
 from lancefs.datafile.fields import Field
 from lancefs.errors import UnsupportedFeature
 from lancefs.table.indices import index_table
-from lancefs.table.refs import list_branches, list_tags
+from lancefs.table.tags_and_branches import list_branches, list_tags
 
 _TIME = pa.timestamp("us", tz="UTC")
 

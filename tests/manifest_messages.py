@@ -15,7 +15,8 @@ from lancefs.errors import CorruptFile
 from lancefs.proto import table_pb2
 from lancefs.storage import Store
 from lancefs.table.fragment_table import parse_manifest
-from lancefs.table.refs import Ref, list_branches, resolve
+from lancefs.table.refs import Ref, resolve
+from lancefs.table.tags_and_branches import list_branches
 from lancefs.table.versions import list_versions
 
 

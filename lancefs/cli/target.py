@@ -22,13 +22,12 @@ from lancefs.table.refs import (
     Ref,
     Resolved,
     again_if_cleaned_up,
-    list_branches,
-    list_tags,
     make_ref,
     parse_ref,
     ref_from,
     resolve,
 )
+from lancefs.table.tags_and_branches import list_branches, list_tags
 from lancefs.table.versions import list_versions
 
 if TYPE_CHECKING:

@@ -16,8 +16,9 @@ import pyarrow as pa
 from lancefs.datafile.constants import array_of, lists_of, times_of
 from lancefs.table.commits import CommitFile, read_commits
 from lancefs.table.fragments import Fragment
-from lancefs.table.refs import Resolved, Tag, list_tags
+from lancefs.table.refs import Resolved
 from lancefs.table.schema_changes import schema_changes
+from lancefs.table.tags_and_branches import Tag, list_tags
 from lancefs.table.versions import VersionFile, list_versions
 from lancefs.threads import Threads, submit
 

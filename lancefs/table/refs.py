@@ -8,29 +8,29 @@ All of lancefs uses one grammar:
     exp:latest, exp:3   a version of a branch, whose name may contain `/`
 
 A point in time is an argument of its own: it names the newest version committed at or before it.
-Tags and branches are JSON files below `_refs/`.
 
 Format page: branches and tags (`docs/src/format/table/branch_tag.md`).
 """
 
-import json
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
-from typing import Any, NamedTuple, TypeVar
-from urllib.parse import unquote
+from typing import NamedTuple, TypeVar
 
-from lancefs.errors import (
-    CorruptFile,
-    MissingFile,
-    NotALanceTable,
-    ReadFailed,
-    RefNotFound,
-    locating,
-)
-from lancefs.storage import Bytes, File, Store, read_all
+from lancefs.errors import MissingFile, NotALanceTable, ReadFailed, RefNotFound
+from lancefs.storage import File, Store
 from lancefs.table.manifest import read_timestamps
+from lancefs.table.tags_and_branches import (
+    BRANCH,
+    TAG,
+    Tag,
+    branch_names,
+    checked_name,
+    is_name,
+    read_tag,
+    tag_names,
+)
 from lancefs.table.versions import (
     DETACHED,
     FIRST_DETACHED,
@@ -47,17 +47,12 @@ _Found = TypeVar("_Found")
 MAIN = "main"
 LATEST = "latest"
 
-_TAGS = "_refs/tags"
-_BRANCHES = "_refs/branches"
 _VERSION = re.compile(r"v?([0-9]{1,19})")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_TAG = re.compile(r"[A-Za-z0-9._-]+")
-_BRANCH = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 _TAG_PREFIX = "tags/"
 _ATTEMPTS = 5  # to find a version and to read its manifest before it is cleaned up
 # Manifests of a remote table that are read at once to find a time: the rounds are few then.
 _TIMES_AT_ONCE = 8
-_LAST_SECOND = int(datetime.max.replace(microsecond=0, tzinfo=UTC).timestamp())
 _GRAMMAR = "expected a version (7 or v7), a tag, 'latest', or branch:version, branch:latest"
 
 
@@ -85,44 +80,6 @@ class Ref(NamedTuple):
         version = LATEST if self.version is None else str(self.version)
         text = version if self.branch is None else f"{self.branch}:{version}"
         return text if self.as_of is None else f"{text}?as_of={self.as_of.isoformat()}"
-
-
-class Tag(NamedTuple):
-    """A tag: a name for one version.
-
-    Attributes:
-        name: Name of the tag.
-        version: Version that the tag points to.
-        branch: Branch of the version; None for the main branch.
-        manifest_size: Size of the version's manifest in bytes, if the writer recorded it.
-        created_at: Time at which the tag was created, as written; None if the writer recorded none.
-        updated_at: Time at which the tag was last moved, as written.
-    """
-
-    name: str
-    version: int
-    branch: str | None = None
-    manifest_size: int | None = None
-    created_at: str | None = None
-    updated_at: str | None = None
-
-
-class Branch(NamedTuple):
-    """A branch: a history of versions that starts from a version of another branch.
-
-    Attributes:
-        name: Name of the branch.
-        parent_branch: Branch that it starts from; None for the main branch.
-        parent_version: Version of the parent branch that it starts from.
-        created_at: Time of creation, in UTC; None if the writer recorded none.
-        manifest_size: Size of the branch's first manifest in bytes, if the writer recorded it.
-    """
-
-    name: str
-    parent_branch: str | None
-    parent_version: int
-    created_at: datetime | None
-    manifest_size: int | None
 
 
 class Resolved(NamedTuple):
@@ -168,9 +125,9 @@ def parse_ref(text: str) -> Ref:
     if version:
         return Ref(version=int(version[1]))
     tag = text.removeprefix(_TAG_PREFIX)
-    if _is_name(tag, _TAG):
+    if is_name(tag, TAG):
         return Ref(tag=tag)
-    hint = f"; for a branch say '{text}:latest'" if _BRANCH.fullmatch(text) else ""
+    hint = f"; for a branch say '{text}:latest'" if BRANCH.fullmatch(text) else ""
     raise ValueError(f"{text!r} is not a ref: {_GRAMMAR}{hint}")
 
 
@@ -204,10 +161,10 @@ def make_ref(
     if ref is not None:
         return ref if isinstance(ref, Ref) else parse_ref(str(ref))
     if tag is not None:
-        return Ref(tag=_checked(str(tag), _TAG, "tag"))
+        return Ref(tag=checked_name(str(tag), TAG))
     return Ref(
         version=None if version is None else _parse_version(version),
-        branch=None if branch in (None, MAIN) else _checked(str(branch), _BRANCH, "branch"),
+        branch=None if branch in (None, MAIN) else checked_name(str(branch), BRANCH),
         as_of=None if as_of is None else _parse_time(as_of),
     )
 
@@ -228,27 +185,6 @@ def ref_from(branch: str | None, given: Ref | str | int) -> Ref:
     # `main:3` and `3` are the same ref; only the text tells which one names a branch.
     is_number = ref.version is not None and (not isinstance(given, str) or ":" not in given)
     return ref._replace(branch=branch) if is_number else ref
-
-
-def list_tags(store: Store) -> dict[str, Tag]:
-    """Read all tags of a table, by name.
-
-    Args:
-        store: The directory of the table.
-
-    Raises:
-        CorruptFile: The file of a tag is damaged.
-        ReadFailed: The store refused or failed.
-    """
-    return {name: _tag(name, data, file) for name, data, file in _read_refs(store, _TAGS)}
-
-
-def list_branches(store: Store) -> dict[str, Branch]:
-    """Read all branches of a table except the main one, by name; raises as `list_tags` does."""
-    return {
-        unquote(name): _branch(unquote(name), data, file)
-        for name, data, file in _read_refs(store, _BRANCHES)
-    }
 
 
 def resolve(store: Store, ref: Ref | None = None) -> Resolved:
@@ -301,7 +237,7 @@ def _resolve(store: Store, ref: Ref) -> Resolved:
     branch = None if ref.branch == MAIN else ref.branch
     where = store
     if branch is not None:
-        where = store.below(f"tree/{_checked(branch, _BRANCH, 'branch')}")
+        where = store.below(f"tree/{checked_name(branch, BRANCH)}")
     if where.is_local and ref.version is not None and ref.version < FIRST_DETACHED:
         # To ask for two names takes less time than to list thousands.
         file = unlisted(where, ref.version)
@@ -360,7 +296,7 @@ def _as_of(store: Store, versions: Sequence[VersionFile], as_of: datetime) -> Ve
 
 
 def _parse_branch(text: str, branch: str, version: str) -> Ref:
-    if not _is_name(branch, _BRANCH):
+    if not is_name(branch, BRANCH):
         hint = "; a point in time goes into as_of" if re.match(r"\d{4}-\d\d-\d\d", text) else ""
         raise ValueError(f"{text!r} is not a ref: {_GRAMMAR}{hint}")
     return make_ref(branch=branch, version=version)
@@ -373,7 +309,7 @@ def _parse_version(version: int | str) -> int | None:
     if version == LATEST:
         return None
     hint = f"; {DETACHED}" if _is_detached(version) else ""
-    if isinstance(version, str) and _is_name(version, _TAG):
+    if isinstance(version, str) and is_name(version, TAG):
         hint = hint or "; the argument for tags is tag"
     raise ValueError(f"{version!r} is not a version: a number was expected, or {LATEST!r}{hint}")
 
@@ -398,123 +334,16 @@ def _parse_time(time: object) -> datetime:
         ) from None
 
 
-def _is_name(name: str, grammar: re.Pattern[str]) -> bool:
-    """Return whether a name fits a grammar and is safe: `..` would leave its directory."""
-    return grammar.fullmatch(name) is not None and ".." not in name
-
-
-def _checked(name: str, grammar: re.Pattern[str], kind: str) -> str:
-    if not _is_name(name, grammar):
-        parts = "" if grammar is _TAG else ", in parts with '/' between them"
-        raise ValueError(
-            f"{name!r} cannot be the name of a {kind}; letters, digits, '_', '-' and single dots "
-            f"were expected{parts}"
-        )
-    return name
-
-
-def _read_refs(store: Store, directory: str) -> list[tuple[str, Bytes, File]]:
-    """Read the JSON files of a directory; return (name without `.json`, bytes, file), by name."""
-    store.refresh(directory)
-    entries = [entry for entry in store.entries(directory) if entry[0].endswith(".json")]
-    files = [store.uncached.file(f"{directory}/{name}") for name, _ in entries]
-    sizes = [info.get("size") for _, info in entries]
-    known = [size for size in sizes if isinstance(size, int)]
-    if len(known) == len(files):
-        ranges = [(file, [(0, size)]) for file, size in zip(files, known, strict=True)]
-        data = [parts[0] for parts in read_all(ranges)]
-    else:
-        data = [file.read_whole() for file in files]
-    names = [name.removesuffix(".json") for name, _ in entries]
-    return sorted(zip(names, data, files, strict=True), key=lambda entry: entry[0])
-
-
 def _read_tag(store: Store, name: str) -> Tag:
-    file = store.uncached.file(f"{_TAGS}/{_checked(name, _TAG, 'tag')}.json")
     try:
-        return _tag(name, file.read_whole(), file)
+        return read_tag(store, name)
     except MissingFile:
         list_versions(store)  # raises another error if the directory is not a table
         raise _no_tag(store, name) from None
 
 
-def _tag(name: str, data: Bytes, file: File) -> Tag:
-    with locating(file.url):
-        content = _parse_json(data)
-        branch = _text(content, "branch")
-        if branch is not None and not _is_name(branch, _BRANCH):
-            raise CorruptFile(f"{branch!r} cannot be the name of a branch")
-        return Tag(
-            name=name,
-            version=_number(content, "version"),
-            branch=branch,
-            manifest_size=_optional_number(content, "manifestSize"),
-            created_at=_text(content, "createdAt"),
-            updated_at=_text(content, "updatedAt"),
-        )
-
-
-def _branch(name: str, data: Bytes, file: File) -> Branch:
-    with locating(file.url):
-        content = _parse_json(data)
-        created = _optional_number(content, "createAt")
-        return Branch(
-            name=name,
-            parent_branch=_text(content, "parentBranch"),
-            parent_version=_number(content, "parentVersion"),
-            created_at=None if created is None else _time(created),
-            manifest_size=_optional_number(content, "manifestSize"),
-        )
-
-
-def _time(seconds: int) -> datetime:
-    """Return the time that is a number of seconds after 1970."""
-    if seconds > _LAST_SECOND:
-        raise CorruptFile(f"created {seconds} s after 1970, beyond the year 9999")
-    return datetime.fromtimestamp(seconds, UTC)
-
-
-def _parse_json(data: Bytes) -> Mapping[str, Any]:
-    try:
-        content = json.loads(data.tobytes())
-    except (ValueError, RecursionError) as error:
-        raise CorruptFile(f"not JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise CorruptFile("a JSON object was expected")
-    return content
-
-
-def _value(content: Mapping[str, Any], key: str) -> Any:
-    """Look up a key as Lance writes it, or as the format page spells it (`parent_branch`)."""
-    if key in content:
-        return content[key]
-    return content.get(re.sub("[A-Z]", lambda capital: "_" + capital[0].lower(), key))
-
-
-def _optional_number(content: Mapping[str, Any], key: str) -> int | None:
-    value = _value(content, key)
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-        raise CorruptFile(f"{key} is {value!r}, a number was expected")
-    return value
-
-
-def _number(content: Mapping[str, Any], key: str) -> int:
-    value = _optional_number(content, key)
-    if value is None:
-        raise CorruptFile(f"{key} is missing")
-    return value
-
-
-def _text(content: Mapping[str, Any], key: str) -> str | None:
-    value = _value(content, key)
-    if value is not None and not isinstance(value, str):
-        raise CorruptFile(f"{key} is {value!r}, a text was expected")
-    return value
-
-
 def _no_tag(store: Store, name: str) -> RefNotFound:
-    tags = [tag.removesuffix(".json") for tag in store.names(_TAGS)]
-    branches = [unquote(branch.removesuffix(".json")) for branch in store.names(_BRANCHES)]
+    tags, branches = tag_names(store), branch_names(store)
     hint = f"; for the branch say '{name}:latest'" if name in branches else ""
     if _DATE.match(name):
         hint = "; a point in time goes into as_of"
@@ -530,10 +359,8 @@ def _no_branch(store: Store, name: str) -> RefNotFound | NotALanceTable:
         list_versions(store)
     except NotALanceTable as error:
         return error
-    branches = [unquote(branch.removesuffix(".json")) for branch in store.names(_BRANCHES)]
-    return RefNotFound(
-        f"{store.url()}: there is no branch {name!r}; {_name_existing(name, branches, 'branches')}"
-    )
+    existing = _name_existing(name, branch_names(store), "branches")
+    return RefNotFound(f"{store.url()}: there is no branch {name!r}; {existing}")
 
 
 def _name_existing(name: str, names: Sequence[str], kind: str) -> str:

@@ -11,7 +11,8 @@ from lancefs.arguments import check_number
 from lancefs.table.fragments import Fragment
 from lancefs.table.manifest import Manifest, read_auxiliary_data, reading_sections
 from lancefs.table.open_version import OpenVersion
-from lancefs.table.refs import Branch, Ref, Tag, list_branches, list_tags
+from lancefs.table.refs import Ref
+from lancefs.table.tags_and_branches import Branch, Tag, list_branches, list_tags
 from lancefs.table.versions import latest, list_versions
 
 if TYPE_CHECKING:

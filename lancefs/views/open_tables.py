@@ -21,16 +21,8 @@ from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import Fragment
 from lancefs.table.manifest import Manifest
 from lancefs.table.open_version import OpenVersion
-from lancefs.table.refs import (
-    Branch,
-    Ref,
-    Resolved,
-    Tag,
-    again_if_cleaned_up,
-    list_branches,
-    list_tags,
-    resolve,
-)
+from lancefs.table.refs import Ref, Resolved, again_if_cleaned_up, resolve
+from lancefs.table.tags_and_branches import Branch, Tag, list_branches, list_tags
 from lancefs.table.versions import VersionFile, list_versions, look_again, pick, unlisted
 from lancefs.views.arrow import lazy_file, measures
 from lancefs.views.arrow.layout_cache import LayoutCache

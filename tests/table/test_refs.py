@@ -18,7 +18,8 @@ from lancefs.errors import CorruptFile, LanceError, NotALanceTable, RefNotFound
 from lancefs.proto import table_pb2
 from lancefs.storage import File, Store
 from lancefs.table import manifest, refs
-from lancefs.table.refs import Ref, list_branches, list_tags, make_ref, parse_ref, resolve
+from lancefs.table.refs import Ref, make_ref, parse_ref, resolve
+from lancefs.table.tags_and_branches import list_branches, list_tags
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

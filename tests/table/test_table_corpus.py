@@ -22,7 +22,8 @@ from lancefs.errors import MissingFile
 from lancefs.table.base_paths import BaseRules, TableFiles
 from lancefs.table.deletions import read_deletions
 from lancefs.table.manifest import Manifest, read_manifest, read_timestamp
-from lancefs.table.refs import Ref, Resolved, list_branches, list_tags, resolve
+from lancefs.table.refs import Ref, Resolved, resolve
+from lancefs.table.tags_and_branches import list_branches, list_tags
 from lancefs.table.versions import list_versions
 
 pytestmark = needs_corpus

@@ -104,7 +104,7 @@ def describe(target: Target) -> dict[str, Any]:
 
 
 def _tags(target: Target) -> list[str]:
-    from lancefs.table.refs import list_tags
+    from lancefs.table.tags_and_branches import list_tags
 
     where = target.resolved
     tags = list_tags(where.root).values()

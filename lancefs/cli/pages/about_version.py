@@ -16,7 +16,8 @@ from lancefs.errors import UnsupportedFeature
 from lancefs.forks import Lock
 from lancefs.printable import as_html
 from lancefs.table.history import Commit, read_history
-from lancefs.table.refs import Ref, list_branches
+from lancefs.table.refs import Ref
+from lancefs.table.tags_and_branches import list_branches
 from lancefs.table.versions import list_versions
 from lancefs.views.tree import quote_column
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lancefs.table.fragments import sum_known
 from lancefs.table.history import Commit, read_history
 from lancefs.table.indices import Index, read_indices, segments_by_name, uncovered_rows
-from lancefs.table.refs import list_branches
+from lancefs.table.tags_and_branches import list_branches
 
 if TYPE_CHECKING:
     from lancefs.cli.target import Target
