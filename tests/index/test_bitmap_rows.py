@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import lancefs
 from lancefs.index import bitmap
 from lancefs.index.bitmap import Bitmap
+from lancefs.index.files import IndexReader
 from lancefs.table.fragment_table import Fragments
 
 
@@ -73,6 +75,31 @@ def test_rows_of_a_rare_label_are_looked_up(tmp_path: Path) -> None:
         assert told in dataset.scanner(filter=filter).explain(), filter
         found = dataset.to_table(["id"], filter=filter)
         assert found == dataset.to_table(["id"], filter=filter, use_index=False), filter
+
+
+@pytest.mark.parametrize(
+    ("kind", "filter"), [("BITMAP", "value = 3"), ("LABEL_LIST", "array_has(labels, 3)")]
+)
+def test_the_bitmap_of_a_value_is_read_once(
+    kind: str, filter: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "t.lance")
+    values = np.arange(60_000) % 9000
+    table = pa.table({"value": values, "labels": pa.array([[one] for one in values.tolist()])})
+    lance.write_dataset(table, path)
+    lance.dataset(path).create_scalar_index("value" if kind == "BITMAP" else "labels", kind)
+    expected = lancefs.open(path).to_table(filter=filter, use_index=False)
+    read: list[str] = []
+    of_file = IndexReader.read
+
+    def spy(self: IndexReader, names: Sequence[str], *ranges: Any) -> object:
+        read.extend(names)
+        return of_file(self, names, *ranges)
+
+    monkeypatch.setattr(IndexReader, "read", spy)
+    for _ in range(2):  # each counts the rows, and names them
+        assert lancefs.open(path).to_table(filter=filter) == expected
+    assert read == ["keys", "bitmaps"]
 
 
 def test_rows_of_many_values_are_not_counted_one_by_one(
