@@ -334,7 +334,7 @@ class TextColumn:
                 raise _broken(source, error) from error
 
         parts = self._do_each(find_in, self._sources)
-        found = joined(parts) if parts else joined([])
+        found = joined(parts)
         if not isinstance(query, MatchQuery) or query.boost == 1:
             return found
         boost = np.float32(query.boost)
