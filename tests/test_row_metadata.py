@@ -325,8 +325,22 @@ def test_an_id_of_two_rows_is_refused_when_it_is_looked_up(tmp_path: Path) -> No
         message.fragments[1].inline_row_ids = message.fragments[0].inline_row_ids
 
     rewrite_manifest(path, repeat)
-    with pytest.raises(CorruptFile, match="stable id 1, in fragments 0, 1"):
+    with pytest.raises(CorruptFile, match=r"t\.lance: _rowid: .* stable id 1, in fragments 0, 1"):
         lancefs.open(path).take(row_ids=[1])
+
+
+def test_a_fragment_that_has_an_id_twice_is_named(tmp_path: Path) -> None:
+    path = small(tmp_path / "t.lance")
+
+    def repeat(message: table_pb2.Manifest) -> None:
+        sequence = rowids_pb2.RowIdSequence()
+        ids = np.array([4, 5, 4], "<u8").tobytes()
+        sequence.segments.add().array.u64_array.values = ids
+        message.fragments[1].inline_row_ids = sequence.SerializeToString()
+
+    rewrite_manifest(path, repeat)
+    with pytest.raises(CorruptFile, match=r"t\.lance: fragment 1, _rowid: a row id occurs twice"):
+        lancefs.open(path).take(row_ids=[5])
 
 
 def test_a_fragment_without_ids_is_refused_where_ids_are_stable(tmp_path: Path) -> None:

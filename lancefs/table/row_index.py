@@ -18,11 +18,11 @@ import numpy as np
 
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.row_ranges import as_ranges, is_among
-from lancefs.errors import CorruptFile
+from lancefs.errors import CorruptFile, locating
 from lancefs.forks import cached_property
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_table import Fragments
-from lancefs.table.row_metadata import OFFSET_BITS, RowMetadata
+from lancefs.table.row_metadata import OFFSET_BITS, ROW_ID, RowMetadata
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints, UInts
@@ -82,14 +82,18 @@ class RowIndex:
             return self.find_addresses(ids)
         matches: dict[int, list[tuple[Ints, Ints]]] = {}
         for position, first, segment in self._overlapping(ids):
-            which, offsets = segment.find(ids)
+            reader = self._readers[position]
+            with locating(reader.files.store.url(), f"fragment {reader.fragment.id}, {ROW_ID.name}"):
+                which, offsets = segment.find(ids)
             if len(which):
                 matches.setdefault(position, []).append((which, offsets + first))
         rows = [
             _live_rows(self._readers[position], *_by_offset(parts))
             for position, parts in matches.items()
         ]
-        _check_unique(rows, ids)
+        if rows:
+            with locating(rows[0].reader.files.store.url(), ROW_ID.name):
+                _check_unique(rows, ids)
         return [found for found in rows if len(found.which)]
 
     def find_addresses(self, addresses: UInts) -> list[Found]:
@@ -215,7 +219,7 @@ def _live_rows(reader: FragmentReader, which: Ints, offsets: Ints) -> Found:
 
 
 def _check_unique(rows: Sequence[Found], ids: UInts) -> None:
-    which = np.concatenate([found.which for found in rows]) if rows else np.empty(0, np.int64)
+    which = np.concatenate([found.which for found in rows])
     values, counts = np.unique(which, return_counts=True)
     if (counts > 1).any():
         row_id = int(ids[values[counts > 1][0]])
