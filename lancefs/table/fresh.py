@@ -23,6 +23,7 @@ from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.datafile.fields import Field
 from lancefs.errors import (
+    CorruptFile,
     MissingFile,
     NotALanceTable,
     UnsupportedFeature,
@@ -48,6 +49,9 @@ _TOMBSTONE = "_tombstone"
 # Rows of the table whose keys are decoded at once, and the number of threads that do it.
 _ROWS_AT_ONCE = 512 * 1024
 _THREADS = 4
+
+# Types whose values Arrow does not compare; Lance takes none of them for a key either.
+_NO_KEYS = (pa.types.is_nested, pa.types.is_dictionary, pa.types.is_float16)
 
 # The columns of a primary key, all of the same length.
 _Columns = Sequence[pa.Array]
@@ -165,12 +169,11 @@ def read_fresh(
     Raises:
         MissingFile: A generation was merged and removed in the meantime.
         CorruptFile: A generation is damaged.
-        UnsupportedFeature: The columns of the table have changed since a generation was flushed.
+        UnsupportedFeature: The columns of the table have changed since a generation was flushed, or
+            its key cannot be compared.
     """
     fields = manifest.fields
-    key = primary_key(fields)
-    if not {one.id for one in key} <= {one.id for one in fields}:
-        raise UnsupportedFeature("a write-ahead log of a table whose key lies in structs")
+    key = _comparable_key(fields)
     newest_first = sorted(generations, key=lambda one: (one.number, one.shard), reverse=True)
     tables = in_threads(
         lambda one: _open(store, one, fields, key, rules, max_memory),
@@ -198,6 +201,19 @@ def read_fresh(
         else reader
         for reader in base
     ] + fresh
+
+
+def _comparable_key(fields: Sequence[Field]) -> tuple[Field, ...]:
+    """Return the columns of the primary key, whose values Arrow must be able to compare."""
+    key = primary_key(fields)
+    if not {one.id for one in key} <= {one.id for one in fields}:
+        raise UnsupportedFeature("a write-ahead log of a table whose key lies in structs")
+    for one in key:
+        if any(is_kind(one.storage_type) for is_kind in _NO_KEYS):
+            raise UnsupportedFeature(
+                f"a write-ahead log of a table whose key is of {one.storage_type}: {one.name}"
+            )
+    return key
 
 
 class _Keys:
@@ -320,9 +336,15 @@ def _check_columns(held: Sequence[Field], fields: Sequence[Field]) -> Field | No
     Columns are matched by field id. A column that the table dropped is skipped; a column that was
     added since the flush is null. A column that was replaced by one of another type cannot be
     matched: its values have a field id that the table no longer knows.
+
+    Raises:
+        CorruptFile: The tombstones are not booleans.
+        UnsupportedFeature: A column is another one than that of the table.
     """
     named = dict(_named(held))
     tombstone = named.pop(_TOMBSTONE, None)
+    if tombstone is not None and tombstone.logical_type != "bool":
+        raise CorruptFile(f"{_TOMBSTONE} is {tombstone.logical_type}; bool was expected")
     ids = {one.id: one for one in named.values()}
     for path, one in _named(fields):
         same = ids.get(one.id, named.get(path))

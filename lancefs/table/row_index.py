@@ -83,7 +83,9 @@ class RowIndex:
         matches: dict[int, list[tuple[Ints, Ints]]] = {}
         for position, first, segment in self._overlapping(ids):
             reader = self._readers[position]
-            with locating(reader.files.store.url(), f"fragment {reader.fragment.id}, {ROW_ID.name}"):
+            with locating(
+                reader.files.store.url(), f"fragment {reader.fragment.id}, {ROW_ID.name}"
+            ):
                 which, offsets = segment.find(ids)
             if len(which):
                 matches.setdefault(position, []).append((which, offsets + first))

@@ -20,7 +20,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lance.mem_wal import CompactedSsTable, LsmScanner, ShardSnapshot
-from support import examples, frame
+from support import examples, frame, rewrite_manifest
 
 import lancefs
 from lancefs.errors import ColumnNotFound, CorruptFile, MissingFile, UnsupportedFeature
@@ -376,6 +376,44 @@ def test_a_damaged_manifest_of_a_shard_is_named(
     with pytest.raises(CorruptFile):
         lancefs.open(log.path).unmerged_generations()
     assert lancefs.open(log.path).count_rows() == 8
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.int64(), pa.list_(pa.bool_()), pa.null()], ids=str
+)
+def test_tombstones_that_are_no_booleans_are_damage(log: Log, kind: pa.DataType) -> None:
+    generation = f"{log.path}/{log.generations[1].path}"
+    rows = lance.dataset(generation).to_table()
+    place = rows.schema.get_field_index("_tombstone")
+    rows = rows.set_column(place, "_tombstone", pa.nulls(rows.num_rows, kind))
+    shutil.rmtree(generation)
+    lance.write_dataset(rows, generation)
+    with pytest.raises(CorruptFile, match=r"_tombstone is .*; bool was expected"):
+        log.fresh().to_table()
+    assert lancefs.open(log.path).count_rows() == 8
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.list_(pa.int8()), pa.float16(), pa.dictionary(pa.int8(), pa.string())], ids=str
+)
+def test_a_key_that_cannot_be_compared_is_named(tmp_path: Path, kind: pa.DataType) -> None:
+    """Lance makes no such key, but a manifest may tell of it."""
+    schema = pa.schema([*ONE_KEY, pa.field("k", kind)])
+    path = tmp_path / "t.lance"
+    empty = schema.empty_table()
+    lance.write_dataset(empty, path).initialize_mem_wal()
+    with lance.dataset(path).mem_wal_writer(SHARDS[0]) as writer:
+        rows = {"id": [1], "x": ["a"]}
+        writer.put(pa.table({**rows, "k": pa.nulls(1, kind)}, schema=schema))
+
+    def make_key(message: table_pb2.Manifest) -> None:
+        (field,) = (one for one in message.fields if one.name == "k")
+        for name, value in KEY.items():
+            field.metadata[name] = value.encode()
+
+    rewrite_manifest(path, make_key)
+    with pytest.raises(UnsupportedFeature, match=r"whose key is of .*: k$"):
+        lancefs.open(path, fresh=True).to_table()
 
 
 def test_every_cut_of_a_shards_manifest_is_damage_or_says_less(log: Log) -> None:
