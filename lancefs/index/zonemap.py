@@ -49,6 +49,12 @@ class ZoneMap(Zones):
         self._null_counts = counts
         self._has_null = counts > 0
         self._set_bounds(minima, maxima)
+        most = self._lengths - self._known  # a bound is the value of a row
+        if (counts > most).any():
+            zone = int((counts > most).argmax())
+            raise file.damage(
+                f"{counts[zone]} missing values in a zone; at most {most[zone]} may be"
+            )
         # Zones with values and without bounds: of NaN only, or of types of which Lance has none.
         self._is_open |= ~self._known & (counts < self._lengths)
         if "nan_count" in file.names:
@@ -83,12 +89,7 @@ class ZoneMap(Zones):
 
         Returns:
             Which of the fragments these are, and their missing values.
-
-        Raises:
-            CorruptFile: A zone misses more values than it has rows.
         """
-        if (self._null_counts > self._lengths).any():
-            raise self._file.damage("more missing values than rows in a zone")
         at, is_own = self._among(fragments)
         zoned = np.bincount(at, self._lengths[is_own], len(fragments)) == rows
         zoned &= self._rows_of(fragments) == rows

@@ -298,7 +298,8 @@ def test_rows_of_fragments_that_left_an_index_are_no_damage(
         ("fragment_id", lambda numbers: [7, *numbers[1:]], "lack rows"),
         ("min", lambda values: [9999, *values[1:]], "ends before it begins"),
         ("max", lambda values: [None, *values[1:]], "one bound"),
-        ("null_count", lambda counts: [9999, *counts[1:]], "more missing values than rows"),
+        ("null_count", lambda counts: [9999, *counts[1:]], "9999 missing values in a zone"),
+        ("null_count", lambda counts: [16, *counts[1:]], "at most 15 may be"),
     ],
 )
 def test_zones_that_cannot_be_are_not_used(
