@@ -113,11 +113,7 @@ class _Counting:
                     continue
                 whole = counts[1] == 0
                 fragments = segment.covered[whole]
-                try:
-                    zoned, missing = opened.missing_in(fragments, counts[0][whole])
-                except BROKEN as error:
-                    self.indices.give_up(segment, error)
-                    continue
+                zoned, missing = opened.missing_in(fragments, counts[0][whole])
                 rows += missing
                 counted.update(fragments[zoned].tolist())
             if counted:
