@@ -270,13 +270,14 @@ def test_morsels_are_planned_as_long_as_they_can_be_read(
     assert len(cut) > 30 > 10 * sum(cut)
 
 
+@pytest.mark.parametrize("version", ["2.0", "2.1"])
 def test_what_is_tested_by_its_dictionary_counts_when_it_is_spelled_out(
-    tmp_path: Path, planned: list[tuple[Morsel, Morsel]], tuned: Tune
+    version: str, tmp_path: Path, planned: list[tuple[Morsel, Morsel]], tuned: Tune
 ) -> None:
     texts = pa.array([f"{number} " * 500 for number in range(20)])
     rows = 40_000
     table = pa.table({"text": texts.take(np.arange(rows) % 20), "id": np.arange(rows)})
-    lance.write_dataset(table, str(tmp_path / "t.lance"), data_storage_version="2.1")
+    lance.write_dataset(table, str(tmp_path / "t.lance"), data_storage_version=version)
     tuned(stream_bytes=2_000_000)
     dataset, budget = lancefs.open(tmp_path / "t.lance"), 2_000_000 // len(texts[0].as_py())
     few = list(dataset.to_batches(columns=["id"], filter=pc.field("text") == texts[3]))

@@ -109,6 +109,8 @@ class Field:
         is_outline: Whether the field is read as an outline (see `outlines`), or as its validity.
         is_validity: Whether the field is read as its validity (see `validity`).
         is_decimal64: Whether the decimals of the field are read in 64 bits (see `decimals`).
+        is_encoded: Whether the field has a dictionary type for a read of strings, which data files
+            store in any form.
         way: The fields around a member of a struct that is read as a column: the column, and the
             members down to this one, as the table has them. Empty for all other fields.
     """
@@ -125,6 +127,7 @@ class Field:
     is_outline: bool = False
     is_validity: bool = False
     is_decimal64: bool = False
+    is_encoded: bool = False
     way: tuple[Field, ...] = ()
 
     @property

@@ -120,7 +120,8 @@ def encoded_field(field: Field) -> Field:
     if stored.children:
         changed: dict[str, Any] = {"children": (encoded_field(stored.children[0]),)}
     else:
-        changed = {"logical_type": f"dict:{stored.logical_type}:int32:false"}
+        kind = f"dict:{stored.logical_type}:int32:false"
+        changed = {"logical_type": kind, "is_encoded": True}
     way = (*around, replace(stored, **changed)) if around else ()
     return replace(field, **changed, way=way)
 

@@ -39,6 +39,7 @@ from lancefs.datafile.v2_0.reader import ArrayReader
 from lancefs.errors import CorruptFile, LanceError, UnsupportedFeature
 from lancefs.proto import encodings_v2_0_pb2 as pb
 from lancefs.storage import run
+from lancefs.table.dictionary_columns import ENCODED, encoded_field
 
 # --- values ---
 
@@ -107,6 +108,19 @@ def test_a_string_dictionary_may_be_nothing_but_null(tmp_path: Path) -> None:
         None,
         None,
     ]
+
+
+def test_strings_are_read_with_dictionaries_whatever_their_pages_are(tmp_path: Path) -> None:
+    coded = dictionary(no_nulls(flat(8, 0)), binary(6, 1), 2)
+    pages = [
+        PageOf(5, coded, [bytes([1, 0, 2, 2, 1]), bytes_of([2, 5]), b"hmhum"]),
+        PageOf(3, binary(9), [bytes_of([3, 3 + 9, 4]), b"huma"]),
+        PageOf(2, all_nulls()),
+    ]
+    container = write_file(tmp_path / "t.lance", [ColumnOf(pages)])
+    array = read(container, encoded_field(Field(0, "c", "string")), [(1, 10)])
+    assert array.type == ENCODED
+    assert array.to_pylist() == [None, "hum", "hum", "hm", "hum", None, "a", None, None]
 
 
 def test_indices_of_a_dictionary_type_count_from_zero(tmp_path: Path) -> None:

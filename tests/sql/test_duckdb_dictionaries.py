@@ -63,13 +63,16 @@ QUERIES = [
 ]
 
 
-def _place(n: int) -> dict[str, Any] | None:
-    return None if n % 9 == 0 else {"mode": MODES[n % 4] or None, "more": MODES[: n % 3], "n": n}
+def _place(n: int, may_be_null: bool) -> dict[str, Any] | None:
+    if may_be_null and n % 9 == 0:
+        return None
+    return {"mode": MODES[n % 4] or None, "more": MODES[: n % 3], "n": n}
 
 
-@pytest.fixture(scope="module", params=[40_000, 700], ids=["two", "many"])
+@pytest.fixture(scope="module", params=[(40_000, None), (700, None), (40_000, "2.0")], ids=str)
 def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A table of fragments of so many rows, with deleted rows."""
+    fragment_rows, version = request.param
     source = np.random.default_rng(5)
     modes = pa.array(MODES)
     rows = pa.table(
@@ -81,11 +84,11 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             ),
             "half": source.random(ROWS).astype(np.float16),
             "tags": [None if n % 7 == 0 else [None, *MODES][n % 3 : n % 5] for n in range(ROWS)],
-            "place": [_place(n) for n in range(ROWS)],
+            "place": [_place(n, version != "2.0") for n in range(ROWS)],
         }
     )
     where = str(tmp_path_factory.mktemp("tables") / "t.lance")
-    lance.write_dataset(rows, where, max_rows_per_file=request.param)
+    lance.write_dataset(rows, where, max_rows_per_file=fragment_rows, data_storage_version=version)
     lance.dataset(where).delete("id % 10 = 3")
     return where
 

@@ -75,7 +75,7 @@ class _CachedArrayMetadata(CachedMetadata):
 class ArrayReader(PointReader):
     """Reads fields of one data file 2.0; see `PointReader` for the arguments."""
 
-    decodes_dictionaries = False
+    decodes_dictionaries = True
     reads_decimal64 = False
     _cached_metadata: _CachedArrayMetadata
 
@@ -225,6 +225,12 @@ class ArrayReader(PointReader):
     def fetch(self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]) -> None:
         """Return None: pages of data files 2.0 are decoded one by one."""
 
+    def dictionary_items(self, page: Page) -> int | None:
+        """Return how many items the dictionary of a page has; see `PointReader`."""
+        encoding = parse_page_encoding(page.encoding)
+        has_dictionary = name_of(encoding) == "dictionary"
+        return int(encoding.dictionary.num_dictionary_items) if has_dictionary else None
+
     def page_sizes(self, fields: Sequence[Field]) -> list[list[PageSizes]]:
         """Return the sizes of the pages of each field's columns."""
         self.container.load_columns(self._columns_of(fields))
@@ -340,8 +346,10 @@ class ArrayReader(PointReader):
                     values = zeros(data_type, values.length)
                 return to_arrow(values, data_type, slots.valid)
             read = encodings.read if not field.is_outline else _reduced_reader(field)
+            # Strings that are read with dictionaries are stored as all strings are.
+            zero_based = pa.types.is_dictionary(data_type) and not field.is_encoded
             reads = [
-                self._read_page(index, page, rows, data_type, read)
+                self._read_page(index, page, rows, data_type, zero_based, read)
                 for page, rows in by_page(column.first_rows, ranges)
             ]
             return join_arrays((yield from together(reads)), data_type)
@@ -352,11 +360,12 @@ class ArrayReader(PointReader):
         number: int,
         rows: Sequence[RowRange],
         data_type: pa.DataType,
+        zero_based: bool,
         read: encodings.Read,
     ) -> Reads[pa.Array]:
         with locating(place=f"page {number}"):
             count_pages(1)
-            page = self._page(column, number, pa.types.is_dictionary(data_type))
+            page = self._page(column, number, zero_based)
             slots = yield from read(page.encoding, page, rows)
             return to_arrow(slots.values, data_type, slots.valid)
 

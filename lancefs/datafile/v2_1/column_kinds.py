@@ -13,6 +13,7 @@ from lancefs.datafile.fields import Field
 from lancefs.datafile.v2_1.layouts.fullzip_page import FullZip
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
+from lancefs.datafile.v2_1.point_reader import PointReader
 from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.errors import locating
 from lancefs.storage import Reads
@@ -39,10 +40,14 @@ def with_dictionaries(
         UnsupportedFeature: A page is of a kind that is not known.
     """
 
-    def has_codes(column: ColumnPages) -> bool:
-        return _has_dictionaries(column) or (flags and _has_flags(column))
+    if not isinstance(reader, PointReader):
+        return []
+    may_be_flags = flags and isinstance(reader, StructuralReader)
 
-    return _find(reader, fields, has_codes)
+    def has_codes(column: ColumnPages) -> bool:
+        return _has_dictionaries(reader, column) or (may_be_flags and _has_flags(column))
+
+    return (yield from _find(reader, fields, has_codes))
 
 
 def with_zipped_pages(reader: FieldReader, fields: Sequence[Field]) -> Reads[list[Field]]:
@@ -56,15 +61,15 @@ def with_zipped_pages(reader: FieldReader, fields: Sequence[Field]) -> Reads[lis
         CorruptFile: The metadata of a column is damaged.
         UnsupportedFeature: A page is of a kind that is not known.
     """
-    return _find(reader, fields, _are_zipped)
+    if not isinstance(reader, StructuralReader):
+        return []
+    return (yield from _find(reader, fields, _are_zipped))
 
 
 def _find(
-    reader: FieldReader, fields: Sequence[Field], is_wanted: Callable[[ColumnPages], bool]
+    reader: PointReader, fields: Sequence[Field], is_wanted: Callable[[ColumnPages], bool]
 ) -> Reads[list[Field]]:
     """Find columns by the descriptions of their pages."""
-    if not isinstance(reader, StructuralReader):
-        return []
     held = [(field, reader.columns[field.id]) for field in fields if field.id in reader.columns]
     container = reader.container
     yield from container.load([index for _, index in held])
@@ -82,14 +87,9 @@ def _are_zipped(column: ColumnPages) -> bool:
     )
 
 
-def _has_dictionaries(column: ColumnPages) -> bool:
-    layouts = [layout_of(page.encoding) for page in column.pages]
-    return bool(layouts) and all(
-        isinstance(layout, MiniBlock)
-        and layout.has_dictionary
-        and layout.dictionary_items <= _MAX_ITEMS
-        for layout in layouts
-    )
+def _has_dictionaries(reader: PointReader, column: ColumnPages) -> bool:
+    counts = [reader.dictionary_items(page) for page in column.pages]
+    return bool(counts) and all(count is not None and count <= _MAX_ITEMS for count in counts)
 
 
 def _has_flags(column: ColumnPages) -> bool:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Self
 
 from lancefs.datafile.blocks import Ints
-from lancefs.datafile.container import Container
+from lancefs.datafile.container import Container, Page
 from lancefs.datafile.field_reader import FieldReader
 from lancefs.datafile.fields import Field
 from lancefs.datafile.found_columns import FoundColumns
@@ -109,6 +109,15 @@ class PointReader(FieldReader):
         Raises:
             CorruptFile: The metadata of the column is damaged.
             UnsupportedFeature: Something in it is not known.
+        """
+
+    @abstractmethod
+    def dictionary_items(self, page: Page) -> int | None:
+        """Return how many items the dictionary of a page has; None where it has none.
+
+        Raises:
+            CorruptFile: The description of the page is damaged.
+            UnsupportedFeature: It is of a kind that is not known.
         """
 
     def may_have(self, rows: int) -> bool:

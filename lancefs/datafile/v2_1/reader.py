@@ -391,6 +391,13 @@ class StructuralReader(PointReader):
             return None
         return plan if are_read_as_numbers(plan) or are_read_as_texts(plan) else None
 
+    def dictionary_items(self, page: Page) -> int | None:
+        """Return how many items the dictionary of a page has; see `PointReader`."""
+        layout = layout_of(page.encoding)
+        if not isinstance(layout, MiniBlock) or not layout.has_dictionary:
+            return None
+        return layout.dictionary_items
+
     def page_sizes(self, fields: Sequence[Field]) -> list[list[PageSizes]]:
         """Return the sizes of the pages of each field's columns."""
         leaves = [leaves_of([field]) for field in fields]
