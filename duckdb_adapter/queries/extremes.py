@@ -35,12 +35,15 @@ class UsedExtremes(NamedTuple):
         counted: Those of them of which it counts the values that are there.
         functions: The functions that it calls for it, which may also be the names of macros.
         uses_count: Whether it may use how many rows there are.
+        calls_others: Whether it calls other functions, or operators, which may be macros that use
+            values of all rows.
     """
 
     columns: list[str]
     counted: set[str]
     functions: set[str]
     uses_count: bool
+    calls_others: bool
 
 
 @lru_cache(MAX_TEXTS)
@@ -75,8 +78,8 @@ def _extremes(node: Mapping[str, Any], query: TableQuery) -> UsedExtremes | None
     meant = {name.removesuffix("_star") for name in names - OF_VALUES}
     # Other functions, and operators, may be macros that aggregate.
     others = {each["function_name"].lower() for each in expressions if each["class"] == "FUNCTION"}
-    uses_count = not others <= _EXTREMES
-    return UsedExtremes(sorted(extremes), counted, meant, uses_count) if extremes else None
+    uses = not others <= _EXTREMES, not others <= _EXTREMES | _COUNTS
+    return UsedExtremes(sorted(extremes), counted, meant, *uses) if extremes else None
 
 
 def _names(expression: Mapping[str, Any], columns: Mapping[str, str]) -> Sequence[str] | None:

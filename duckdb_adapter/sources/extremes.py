@@ -1,7 +1,7 @@
 """The rows for a query that uses only the minimum and maximum of columns.
 
-The replacement is one row of minima and one of maxima, repeated if the query counts rows. They are
-computed once for a version, which never changes.
+The replacement is one row of minima and one of maxima, and as many others as there are if the query
+counts rows. They are computed once for a version, which never changes.
 """
 
 from __future__ import annotations
@@ -87,9 +87,23 @@ def extreme_rows(
     are_there = all(known[path].missing == 0 for path in used.counted & known.keys())
     if len(known) < len(found) or not are_there:
         return None
-    values = with_structs(pa.table({path: each.ends for path, each in known.items()}))
-    counts = np.array([1, (rows.known_count() or 0) - 1 if used.uses_count else 1])
-    return ValueCountRows(values, counts, frozenset(used.functions))
+    ends, counts = {path: each.ends for path, each in known.items()}, np.array([1, 1])
+    if used.uses_count:
+        kept = ends.keys() if used.calls_others else used.counted
+        ends = {path: _with_another(each, path in kept) for path, each in ends.items()}
+        others = (rows.known_count() or 0) - 1
+        counts = np.array([1, min(others, 1), max(others - 1, 0)])
+    return ValueCountRows(with_structs(pa.table(ends)), counts, frozenset(used.functions))
+
+
+def _with_another(ends: pa.Array, is_kept: bool) -> pa.Array:
+    """Return the extremes of a column, and a value that all other rows may have.
+
+    It is null for texts, unless a value has to be kept: of equal texts DuckDB compares each, and it
+    skips nulls.
+    """
+    is_null = is_text(ends.type) and not is_kept
+    return pa.concat_arrays([ends, pa.nulls(1, ends.type) if is_null else ends[1:]])
 
 
 def _type_of(rows: Rows, path: str) -> pa.DataType:

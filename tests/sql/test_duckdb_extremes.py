@@ -24,7 +24,10 @@ from roads import (
 )
 from support import examples
 
+import lancefs
+from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.sources import column_values, extremes, value_counter
+from duckdb_adapter.sources.rows import Rows
 
 pytestmark = needs_install
 
@@ -110,6 +113,8 @@ ASKED = [
     "SELECT max(id) FROM {t} LIMIT 0",
     "SELECT max(req.status), min(t.req.STATUS), max(req.name), count(*) FROM {t} AS t",
     "SELECT max(req.ts), max(req.word), max(id), count(req.ts) FROM {t}",
+    "SELECT min(word), max(word), count(*), max(level), count(level) FROM {t}",
+    "SELECT min(req.word), max(req.name), min(word), count(*), count(*) - 1 FROM {t}",
     "SELECT max(nan) = 'nan', min(nan), max(nans) = 'nan', min(nans) = 'nan' FROM {t}",
 ]
 
@@ -169,6 +174,23 @@ def test_names_of_columns_may_be_anything(tmp_path: Path, name: str) -> None:
     quoted = '"' + name.replace('"', '""') + '"'
     query = f"SELECT min({quoted}), max({quoted}), count(*) FROM '{path}'"
     assert connect("shared").execute(query).fetchall() == [(0, 299, 300)]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 5000])
+def test_texts_that_are_not_counted_are_compared_once(tmp_path: Path, rows: int) -> None:
+    path = tmp_path / "t.lance"
+    texts = [f"{number:04}" for number in range(rows)]
+    lance.write_dataset(pa.table({"text": texts, "name": texts}), str(path))
+    con, most = connect("shared"), texts[-1]
+    what = "min(text), max(text), max(name), count(name), count(*)"
+    query = f"SELECT {what} FROM '{path}'"
+    assert con.execute(query).fetchall() == [("0000", most, most, rows, rows)]
+    dataset = lancefs.open(path)
+    uses = TableQuery(query, str(path), "t", dataset.schema)
+    replaced = extremes.extreme_rows(Rows(dataset), uses, lambda: True)
+    assert replaced is not None
+    assert replaced.values["text"].to_pylist() == ["0000", most, None]
+    assert replaced.counts.tolist() == [1, min(rows - 1, 1), max(rows - 2, 0)]
 
 
 def test_a_collation_orders_texts(native: Any, table: Path, reads: list[dict[str, Any]]) -> None:
