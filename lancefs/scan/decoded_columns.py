@@ -159,9 +159,8 @@ def validity_fields(
 ) -> Sequence[Field]:
     """Return the fields to read in place of columns, of some of which only the validity is wanted.
 
-    Values are read nevertheless from small fragments, whose files few kernel calls decode together;
-    from overlays, which replace parts of values; and from data files 0.1, in which the values of
-    strings say which are missing.
+    Values are read nevertheless from small fragments, whose files few kernel calls decode together,
+    and from overlays, which replace parts of values.
 
     Args:
         reader: The reader of the fragment, or of several.
@@ -169,8 +168,6 @@ def validity_fields(
         ids: The ids of those whose validity is wanted; see `validity_array`.
     """
     if not ids or isinstance(reader, FragmentRun) or reader.fragment.overlays:
-        return fields
-    if any(file.is_legacy for file in reader.fragment.files):
         return fields
     return [validity_of(field) or field if field.id in ids else field for field in fields]
 

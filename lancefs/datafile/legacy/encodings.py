@@ -2,13 +2,15 @@
 
 Each encoding has a function `read_…(column, slots)` that requests the bytes of some slots of a
 column and returns an Arrow array; `READERS` lists them. `read_outline` returns lengths or zeros in
-place of the values (see `datafile.outlines`).
+place of the values (see `datafile.outlines`), `read_validity` which values are there (see
+`datafile.validity`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +35,12 @@ from lancefs.datafile.logical_types import is_variable_width
 from lancefs.datafile.outlines import LENGTHS, zeros
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.storage import Bytes, Reads, together
+
+# Slots of a range, on average, from which on a call of NumPy for each range is quicker than one for
+# all: 1.5 M rows of batches of 8,192 take 1 ms in place of 10.
+_LONG_RANGE = 256
+# Reads slots of a column, as `read_column` does.
+ReadColumn: TypeAlias = Callable[[LegacyEncoding, "LegacyColumn", SlotRanges], Reads[pa.Array]]
 
 
 @dataclass(slots=True)
@@ -110,6 +118,30 @@ def read_outline(
         _check_plain(column.pages, slots, column.data_type)
         return to_arrow(zeros(column.data_type, slots.count), column.data_type, None)
     raise CorruptFile(f"values of another type than the field's, encoded as {encoding.name}")
+
+
+def read_validity(
+    encoding: LegacyEncoding, column: LegacyColumn, slots: SlotRanges
+) -> Reads[pa.Array]:
+    """Read which slots of a column have a value, as offsets tell: only strings may have none.
+
+    Args:
+        encoding: Encoding of the column, from the schema of the file.
+        column: The column, with the type of its validity.
+        slots: The slots, in values.
+
+    Raises:
+        CorruptFile: The pages are damaged, or hold values that have no validity.
+    """
+    valid = None
+    if encoding is LegacyEncoding.VAR_BINARY:
+        spans = yield from _read_value_spans(column, slots)
+        valid = _validity(column, spans)
+    elif encoding is LegacyEncoding.PLAIN:
+        column.pages.check(slots)
+    else:
+        raise CorruptFile(f"values of another type than the field's, encoded as {encoding.name}")
+    return to_arrow(zeros(column.data_type, slots.count), column.data_type, valid)
 
 
 def read_plain(column: LegacyColumn, slots: SlotRanges) -> Reads[pa.Array]:
@@ -206,13 +238,26 @@ def read_spans(pages: FieldPages, slots: SlotRanges, bits: int) -> Reads[Spans]:
     """
     offset_slots = slots.extended()
     block = yield from _read_values(pages, offset_slots, bits)
-    offsets = block.values.astype(np.int64)
+    values = block.values
+    offsets = values.view(np.int64) if values.itemsize == 8 else values.astype(np.int64)
     firsts = offsets_of(offset_slots.lengths)[:-1]
     lasts = firsts + slots.lengths
-    lengths = np.delete(np.diff(offsets), lasts[:-1])  # drop the differences between two ranges
-    if np.any(offsets < 0) or np.any(lengths < 0):
+    lengths = _lengths(offsets, firsts, lasts)
+    if offsets.min(initial=0) < 0 or lengths.min(initial=0) < 0:
         raise CorruptFile("the offsets of values descend")
     return Spans(lengths, offsets[firsts], offsets[lasts])
+
+
+def _lengths(offsets: Ints, firsts: Ints, lasts: Ints) -> Ints:
+    """Return the differences of offsets within ranges, which are given by their ends."""
+    count = len(offsets) - len(firsts)
+    if len(firsts) * _LONG_RANGE > count:
+        return np.delete(np.diff(offsets), lasts[:-1])  # without those between two ranges
+    lengths, stop = np.empty(count, np.int64), 0
+    for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
+        start, stop = stop, stop + last - first
+        np.subtract(offsets[first + 1 : last + 1], offsets[first:last], out=lengths[start:stop])
+    return lengths
 
 
 def read_var_binary(column: LegacyColumn, slots: SlotRanges) -> Reads[pa.Array]:

@@ -122,6 +122,8 @@ class LegacyReader:
             data_type = field.storage_type
             if field.logical_type == "struct":
                 return (yield from self._read_struct(field, data_type, slots))
+            if field.children and field.is_validity:
+                return _empty_lists(data_type, slots.count)
             if field.children:
                 return (yield from self._read_list(field, data_type, slots))
             column = LegacyColumn(
@@ -131,8 +133,9 @@ class LegacyReader:
                 self._dictionaries.get(field.id),
             )
             count_pages(len(np.unique(slots.batches)))
-            read = encodings.read_outline if field.is_outline else encodings.read_column
-            return (yield from read(self.footer.fields[field.id].encoding, column, slots))
+            return (
+                yield from _reader_of(field)(self.footer.fields[field.id].encoding, column, slots)
+            )
 
     def _read_struct(
         self, field: Field, data_type: pa.StructType, slots: SlotRanges
@@ -158,6 +161,21 @@ class LegacyReader:
         items = yield from self._read(field.children[0], item_slots)
         offsets = pa.py_buffer(offsets_of(spans.lengths).astype(offset_type, copy=False))
         return pa.Array.from_buffers(data_type, slots.count, [None, offsets], children=[items])
+
+
+def _reader_of(field: Field) -> encodings.ReadColumn:
+    """Return what reads the values of a leaf, its outline, or its validity."""
+    if field.is_validity:
+        return encodings.read_validity
+    return encodings.read_outline if field.is_outline else encodings.read_column
+
+
+def _empty_lists(data_type: pa.DataType, count: int) -> pa.Array:
+    """Return lists without items, of which none is null in a data file 0.1."""
+    width = np.int64 if pa.types.is_large_list(data_type) else np.int32
+    offsets = pa.py_buffer(np.zeros(count + 1, width))
+    items = pa.nulls(0, data_type.value_type)
+    return pa.Array.from_buffers(data_type, count, [None, offsets], children=[items])
 
 
 def _ids_with_pages(field: Field) -> Iterator[int]:
