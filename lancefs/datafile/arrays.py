@@ -132,6 +132,15 @@ def mask_of(array: pa.BooleanArray) -> Mask:
     return _bits(array.buffers()[1], array)
 
 
+def true_slots(array: pa.BooleanArray) -> Mask:
+    """Return which slots of a boolean array are true: not false, and not null."""
+    if not array.null_count:
+        return mask_of(array)
+    size = -(-(array.offset + len(array)) // 8)
+    valid, values = [np.frombuffer(buffer, np.uint8, size) for buffer in array.buffers()]
+    return _bits(valid & values, array)
+
+
 def batch_bytes(batch: pa.RecordBatch) -> int:
     """Return the bytes of the rows of a batch; see `array_bytes`."""
     return sum(map(array_bytes, batch.columns))
@@ -195,7 +204,7 @@ def valid_slots(array: pa.Array) -> Mask | None:
     return None if array.null_count == 0 else _bits(array.buffers()[0], array)
 
 
-def _bits(buffer: pa.Buffer, array: pa.Array) -> Mask:
+def _bits(buffer: pa.Buffer | Bytes, array: pa.Array) -> Mask:
     """Return the bits of a buffer that belong to the slots of an array."""
     if not len(array):  # an empty array may have no buffer
         return np.empty(0, np.bool_)

@@ -20,11 +20,12 @@ from lancefs.datafile.arrays import (
     mask_of,
     stored_values,
     strings_of,
+    true_slots,
     valid_slots,
     value_type,
 )
 from lancefs.datafile.buffers import Ints, Mask, to_arrow_numbers
-from lancefs.datafile.constants import array_of, scalar_of
+from lancefs.datafile.constants import array_of
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels import among, between, holds, slots_of, take, within
 from lancefs.errors import InvalidFilter
@@ -54,7 +55,6 @@ from lancefs.scan.intervals import (
 )
 from lancefs.table.members import nested, paths_of
 
-_FALSE = scalar_of(False, pa.bool_())
 # Characters of a filter that an error shows.
 _SHOWN = 100
 # In batches of `_MIN_ROWS` rows or more, a test of texts copies the rows that passed the tests
@@ -230,7 +230,7 @@ class Condition:
                 f"the filter {expressions.to_text(self.expression)} is {passed.type} for a row; "
                 "a condition was expected, which is true or false"
             )
-        return mask_of(pc.fill_null(passed, _FALSE))
+        return true_slots(passed)
 
 
 def by_column(terms: Iterable[ConditionTree] | None, schema: pa.Schema) -> list[Test] | None:
@@ -427,7 +427,7 @@ def _compare(array: pa.Array, test: SingleCondition) -> Mask:
         found = getattr(pc, test.operator)(array)
     else:
         found = getattr(pc, test.operator)(array, test.value)
-    return mask_of(pc.fill_null(found, _FALSE) if found.null_count else found)
+    return true_slots(found)
 
 
 def _match(array: pa.StringArray, test: TextMatch) -> pa.BooleanArray:

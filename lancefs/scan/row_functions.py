@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.datafile.arrays import mask_of, numbers_of, to_arrow, valid_slots
+from lancefs.datafile.arrays import numbers_of, to_arrow, true_slots, valid_slots
 from lancefs.datafile.blocks import FixedWidth
 from lancefs.datafile.buffers import Ints, Mask, number_dtype, to_arrow_numbers
 from lancefs.datafile.constants import scalar_of
@@ -156,7 +156,7 @@ def _are_equal(items: pa.Array, wanted: _Values) -> pa.Array:
 
 def _lists_of_hits(bounds: Ints, found: pa.Array) -> Mask:
     """Return which lists have one of the items that are found."""
-    hits = np.flatnonzero(mask_of(pc.fill_null(found, scalar_of(False, pa.bool_()))))
+    hits = np.flatnonzero(true_slots(found))
     has = np.zeros(len(bounds) - 1, np.bool_)
     has[np.searchsorted(bounds, hits, side="right") - 1] = True
     return has

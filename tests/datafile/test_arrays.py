@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancefs.datafile.arrays import array_bytes, spelled_out, to_arrow
+from lancefs.datafile.arrays import array_bytes, spelled_out, to_arrow, true_slots
 from lancefs.datafile.blocks import FixedWidth, VariableWidth
 from lancefs.errors import CorruptFile
 
@@ -40,6 +40,21 @@ def test_values_are_aligned_as_arrow_wants_them(
     is_shared = bytes_of.ctypes.data <= address < bytes_of.ctypes.data + 128
     assert is_shared == (width > 0 and (bytes_of.ctypes.data + first) % step == 0)
     assert len(array.unique()) == 1
+
+
+@pytest.mark.parametrize("offset", [0, 1, 7, 8, 13, 30])
+@pytest.mark.parametrize("values", [[True, None, False], [None], [True], []], ids=str)
+def test_slots_that_are_neither_false_nor_null_are_true(
+    values: list[bool | None], offset: int
+) -> None:
+    # Below a null may be any bit.
+    bits = pa.py_buffer(np.full(32, 0xFF, np.uint8))
+    array = pa.array([None] * offset + values * 11, pa.bool_()).slice(offset)
+    assert true_slots(array).tolist() == [value is True for value in values * 11]
+    if None in values:
+        valid = array.buffers()[0]
+        array = pa.Array.from_buffers(pa.bool_(), len(array), [valid, bits], offset=offset)
+        assert true_slots(array).tolist() == [value is not None for value in values * 11]
 
 
 SPELLED: dict[str, pa.Array] = {
