@@ -288,3 +288,22 @@ def test_messages_that_are_made_together_are_those_made_alone(
             file.seek(bounds[1])
             assert file.read(bounds[2] - bounds[1]) == whole[bounds[1] : bounds[2]]
     assert made == [FRAGMENTS]
+
+
+@pytest.mark.parametrize("data_type", [pa.binary(), pa.string(), pa.large_binary()])
+def test_bytes_that_lie_under_nulls_are_not_in_the_view(
+    data_type: pa.DataType, tmp_path: Path
+) -> None:
+    rows = 100  # data files 2.0 keep these bytes
+    valid = pa.py_buffer(np.packbits(np.arange(rows) % 3 != 0, bitorder="little"))
+    wide = data_type == pa.large_binary()
+    ends = pa.py_buffer((np.arange(rows + 1) * 6).astype(np.int64 if wide else np.int32))
+    text = pa.py_buffer("".join(f"{number:06}" for number in range(rows)).encode())
+    texts = pa.Array.from_buffers(data_type, rows, [valid, ends, text])
+    whole = pa.concat_tables([pa.table({"text": texts})] * FRAGMENTS)
+    path = tmp_path / "t.lance"
+    lance.write_dataset(whole, path, max_rows_per_file=rows, data_storage_version="2.0")
+    with LanceFileSystem(fo=str(path)).open(PATH) as file:
+        got = pa.ipc.open_file(file).read_all()
+    got.validate(full=True)
+    assert_same_table(got, whole)

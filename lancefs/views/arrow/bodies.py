@@ -80,7 +80,7 @@ def _encode_flat(array: pa.Array, node: ArrayNode, into: Bytes) -> bool:
 
 
 def shown_text(array: pa.Array) -> tuple[Ints, Bytes]:
-    """Return the offsets of strings, and their bytes from the first offset on.
+    """Return the offsets of strings, as wide as those of the array, and their bytes from the first.
 
     The bytes of nulls are left out.
     """
@@ -91,10 +91,10 @@ def shown_text(array: pa.Array) -> tuple[Ints, Bytes]:
         if len(hidden):
             starts = np.append(offsets[0], offsets[hidden + 1]).astype(np.int64)
             ends = np.append(offsets[hidden], offsets[-1]).astype(np.int64)
+            shown = np.zeros_like(offsets)
             lengths[hidden] = 0
-            return np.append(np.zeros(1, offsets.dtype), np.cumsum(lengths)), gather(
-                data, starts, ends
-            )
+            np.cumsum(lengths, out=shown[1:])
+            return shown, gather(data, starts, ends)
     return offsets, data[int(offsets[0]) : int(offsets[-1])]
 
 
