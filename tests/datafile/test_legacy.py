@@ -444,6 +444,22 @@ def test_pages_that_make_no_sense_are_corrupt(
             read(reader, field)
 
 
+def test_a_struct_of_which_more_members_are_stored_is_refused(tmp_path: Path) -> None:
+    """So Lance 0.20 wrote slices of arrays; pylance reads the wrong members."""
+    writer = Writer([3])
+    writer.field(0, "int8", PLAIN)
+    writer.page(0, 0, bytes([7, 8, 9]), 3)
+    writer.field(1, "struct", NONE)
+    writer.field(2, "int8", PLAIN, parent=1)
+    writer.page(2, 0, bytes([1, 2, 3, 4, 5]), 5)
+    reader = open_bytes(tmp_path, writer.finish())
+    assert reader.num_rows == 3
+    number, struct = fields_from_proto(writer.fields)
+    assert read(reader, number) == [7, 8, 9]
+    with pytest.raises(UnsupportedFeature, match="the struct f1 of 3 rows with 5 of f2; Lance"):
+        read(reader, struct)
+
+
 def batches_of_20(kind: str, columns: int) -> Writer:
     """Return three batches of 20 rows: columns of lists, or of numbers."""
     writer = Writer([20, 20, 20])

@@ -39,17 +39,21 @@ class StoredField:
     """Field as the schema of the data file describes it.
 
     Attributes:
+        name: Its name.
         has_pages: Whether the field has pages; structs have none.
         encoding: Encoding of its pages.
         dictionary: Location of its dictionary values in the file.
         surplus: How many more slots than rows its pages have: 1 for lists, whose pages hold
             offsets; None for a field below a list, whose pages do not count rows.
+        struct: Name of the struct that the field is a member of, if it has a value in each row.
     """
 
+    name: str
     has_pages: bool
     encoding: LegacyEncoding
     dictionary: DictionaryLocation | None
     surplus: int | None
+    struct: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,27 +206,33 @@ def _stored_fields(schema: table_pb2.Manifest) -> dict[int, StoredField]:
         if field.HasField("dictionary"):
             dictionary = DictionaryLocation(field.dictionary.offset, field.dictionary.length)
         fields[int(field.id)] = StoredField(
+            field.name,
             field.logical_type != "struct",
             _ENCODINGS.get(int(field.encoding), LegacyEncoding.NONE),
             dictionary,
             None if field.id not in of_rows else int(_is_list(field)),
+            of_rows.get(field.id),
         )
     return fields
 
 
-def _fields_of_rows(schema: table_pb2.Manifest) -> set[int]:
-    """Return the ids of the fields that have a value in each row: all but those below lists."""
+def _fields_of_rows(schema: table_pb2.Manifest) -> dict[int, str | None]:
+    """Return the fields that have a value in each row, all but those below lists.
+
+    Returns:
+        By id, the name of the struct that a field is a member of, None for a column.
+    """
     ids = {field.id for field in schema.fields}
     below: dict[int, list[schema_pb2.Field]] = {}
     for field in schema.fields:
         below.setdefault(field.parent_id if field.parent_id in ids else -1, []).append(field)
-    found: set[int] = set()
-    pending = below.pop(-1, [])
+    found: dict[int, str | None] = {}
+    pending: list[tuple[schema_pb2.Field, str | None]] = [(one, None) for one in below.pop(-1, [])]
     while pending:
-        field = pending.pop()
-        found.add(field.id)
+        field, struct = pending.pop()
+        found[field.id] = struct
         if field.logical_type == "struct":
-            pending += below.pop(field.id, [])
+            pending += [(member, field.name) for member in below.pop(field.id, [])]
     return found
 
 
@@ -253,6 +263,7 @@ class PageTable:
 
         Raises:
             CorruptFile: A field is not in the file, or the table is damaged.
+            UnsupportedFeature: A field is a member of a slice of structs.
         """
         with locating(self.tail.file.url, "page table"):
             unread = sorted(set(field_ids) - self._pages.keys())
@@ -272,13 +283,17 @@ class PageTable:
     def check_rows(self) -> Reads[None]:
         """Hold the number of rows against the first and the last field.
 
+        Members of structs count where there is nothing else: those of slices have too many values.
+
         Raises:
             CorruptFile: They have another number, no field has pages, or the table is damaged.
+            UnsupportedFeature: There are only structs, of a slice.
         """
         fields, rows = self.footer.fields, int(self.footer.batch_offsets[-1])
-        ids = [
+        members = [
             one for one, field in fields.items() if field.has_pages and field.surplus is not None
         ]
+        ids = [one for one in members if fields[one].struct is None] or members
         if rows and not ids:
             with locating(self.tail.file.url):
                 raise CorruptFile(f"{rows} rows, but no field has a page")
@@ -336,15 +351,25 @@ class PageTable:
         return FieldPages(positions, lengths, limit)
 
     def _check_lengths(self, field_id: int, lengths: Ints) -> None:
-        """Check that the pages of a field have a value for each row of their batches."""
-        surplus = self.footer.fields[field_id].surplus
-        if surplus is None:
+        """Check that the pages of a field have a value for each row of their batches.
+
+        Lance 0.20 wrote a short slice of an array of structs with the members of all the array.
+        """
+        field = self.footer.fields[field_id]
+        if field.surplus is None:
             return
         rows = np.diff(self.footer.batch_offsets)
-        is_wrong = (lengths != rows + surplus) & ((rows > 0) | (lengths > surplus))
-        if np.any(is_wrong):
-            batch = int(np.argmax(is_wrong))
-            raise CorruptFile(
-                f"batch {batch} has {rows[batch]} rows by the batch offsets, "
-                f"{max(0, lengths[batch] - surplus)} by the page of field {field_id}"
+        is_wrong = (lengths != rows + field.surplus) & ((rows > 0) | (lengths > field.surplus))
+        if not np.any(is_wrong):
+            return
+        batch = int(np.argmax(is_wrong))
+        found = max(0, lengths[batch] - field.surplus)
+        if field.struct is not None and found > rows[batch]:
+            raise UnsupportedFeature(
+                f"the struct {field.struct} of {rows[batch]} rows with {found} of {field.name}; "
+                "Lance before 0.30 wrote slices so: write the rows anew from their source"
             )
+        raise CorruptFile(
+            f"batch {batch} has {rows[batch]} rows by the batch offsets, "
+            f"{found} by the page of field {field_id}"
+        )
