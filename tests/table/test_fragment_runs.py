@@ -302,6 +302,19 @@ def test_columns_of_small_files_are_decoded_by_one_call(
     assert_same_table(got, apart(table).select(got.column_names))
 
 
+@pytest.mark.parametrize("version", ["2.0", "2.2"])
+def test_each_small_file_has_symbols_of_its_own(version: str, tmp_path: Path) -> None:
+    path, parts = tmp_path / "t.lance", []
+    compressed = {"lance-encoding:compression": "fsst"}
+    schema = pa.schema([pa.field("text", pa.string(), metadata=compressed)])
+    for one, other in (("abc", "qrs"), ("def", "tuv"), ("abc", "qrs"), ("ghi", "wxy")):
+        texts = [f"{one * 5}{number:05}{other * 4}" for number in range(3000)]
+        parts.append(pa.table({"text": texts}, schema=schema))
+        mode = "append" if len(parts) > 1 else "create"
+        lance.write_dataset(parts[-1], path, mode=mode, data_storage_version=version)
+    assert_same_table(lancefs.open(path).to_table(), pa.concat_tables(parts))
+
+
 def test_small_files_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of fields that no kernel supports, they are read page by page, from what was read before.
 

@@ -296,13 +296,16 @@ def _decode_symbols(codes: VariableWidth, pages: _PlainPages) -> VariableWidth:
 def _decode_alike(codes: VariableWidth, pages: _PlainPages) -> Iterator[tuple[Ints, Bytes]]:
     """Yield the strings of pages, those of pages with the same symbols together."""
     first = last = 0
-    for symbols, some in groupby(zip(pages.forms, pages.rows.tolist(), strict=True), _symbols_of):
-        last += sum(rows for _, rows in some)
-        yield decode_fsst(symbols, codes.offsets[first : last + 1], codes.data)
+    found = zip(map(_symbols_of, pages.forms), pages.rows.tolist(), strict=True)
+    # By identity: equal tables are mostly one object, and the arrays of others cannot be compared.
+    for _, group in groupby(found, lambda page: id(page[0])):
+        alike = list(group)
+        last += sum(rows for _, rows in alike)
+        yield decode_fsst(alike[0][0], codes.offsets[first : last + 1], codes.data)
         first = last
 
 
-def _symbols_of(page: tuple[PlainForm, int]) -> SymbolTable:
-    symbols = page[0].symbols
+def _symbols_of(form: PlainForm) -> SymbolTable:
+    symbols = form.symbols
     assert symbols is not None  # as of all pages here
     return symbols
