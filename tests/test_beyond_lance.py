@@ -240,3 +240,30 @@ def test_an_overlay_brings_structs_and_missing_ones(
     assert lancefs.open(path).to_table()["s"].to_pylist() == [new, None, None]
     theirs = lance.dataset(path).to_table()["s"].to_pylist()
     assert theirs == [None, {"a": None, "b": None}, None]
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.1", *NEW])
+def test_structs_written_before_they_were_to_be_packed_are_read(
+    version: str, tmp_path: Path
+) -> None:
+    """What the page calls "packed structs whose members have columns of their own".
+
+    Releases up to 0.37 always wrote them so to data files 2.1.
+    """
+    path = str(tmp_path / "t.lance")
+    packed = packed_structs()
+    loose = packed.cast(pa.schema([packed.schema.field("x").remove_metadata()]))
+    lance.write_dataset(loose, path, data_storage_version=version)
+    lance.dataset(path).update_field_metadata({"x": dict(PACKED)})
+    lance.write_dataset(packed, path, mode="append")
+    written = pa.concat_tables([packed, packed])
+    dataset = lancefs.open(path)
+    assert_same_table(dataset.to_table(), written)
+    some = [0, ROWS - 1, ROWS, 2 * ROWS - 1]
+    assert_same_table(dataset.take(some), written.take(some))
+    member = written["x"].combine_chunks().field("b")
+    assert dataset.to_table(columns=["x.b"])["x.b"].to_pylist() == member.to_pylist()
+    assert dataset.count_rows("x is null") == 0
+    assert dataset.count_rows("x.a > 10") == 2 * (ROWS - 11)
+    with pytest.raises(pa.ArrowInvalid, match=r"more fields|unmasked nulls"):
+        lance.dataset(path).to_table()

@@ -231,11 +231,19 @@ class Field:
     def prune(self, ids: Collection[int]) -> Field | None:
         """Return the field with only the descendants that have data; None where none has.
 
+        A packed struct whose members have data instead is returned as one that is not packed: so
+        releases up to 0.37 stored it in 2.1.
+
         Args:
             ids: The ids of the fields that have a column; a set for speed.
         """
+        if self.is_leaf and self.id in ids:
+            return self
+        if self.is_packed:
+            metadata = {key: self.metadata[key] for key in self.metadata if key not in _PACKED}
+            return replace(self, metadata=metadata).prune(ids)
         if self.is_leaf:
-            return self if self.id in ids else None
+            return None
         kept = tuple(c for c in (child.prune(ids) for child in self.children) if c is not None)
         if not kept:
             return None

@@ -208,7 +208,16 @@ def test_pruning_keeps_what_has_data() -> None:
     packed = Field(1, "s", "struct", metadata={b"lance-encoding:packed": b"True"}, children=(a, b))
     assert packed.is_leaf
     assert packed.prune({1}) is packed
-    assert packed.prune({2, 3}) is None
+    assert packed.prune({0}) is None
+
+
+def test_a_packed_struct_whose_members_have_data_is_not_packed() -> None:
+    a, b = Field(2, "a", "int8"), Field(3, "b", "int8")
+    both = {b"packed": b"true", b"lance-encoding:packed": b"True", b"own": b"x"}
+    packed = Field(1, "s", "struct", metadata=both, children=(a, b))
+    assert packed.prune({1, 2, 3}) is packed
+    assert packed.prune({2, 3}) == Field(1, "s", "struct", metadata={b"own": b"x"}, children=(a, b))
+    assert packed.prune({3}) == Field(1, "s", "struct", metadata={b"own": b"x"}, children=(b,))
 
 
 def test_packed_structs_are_known_by_either_key() -> None:
