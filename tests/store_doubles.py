@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from fsspec import AbstractFileSystem
 from fsspec.asyn import AsyncFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
+
+from lancefs.threads import Threads
 
 Answer = Callable[[str, bytes], bytes]
 
@@ -137,11 +144,138 @@ class SlowFileSystem(AsyncFileSystem):  # type: ignore[misc]
 
     @staticmethod
     def _entry(path: Path) -> dict[str, Any]:
-        status = path.stat()
-        kind = "directory" if path.is_dir() else "file"
-        return {
-            "name": str(path),
-            "size": status.st_size,
-            "type": kind,
-            "ETag": f"{status.st_mtime_ns}-{status.st_ino}",
-        }
+        return _entry(path)
+
+
+def _entry(path: Path) -> dict[str, Any]:
+    """Return the `info` of a local file as a store would give it."""
+    status = path.stat()
+    return {
+        "name": str(path),
+        "size": status.st_size,
+        "type": "directory" if path.is_dir() else "file",
+        "ETag": f"{status.st_mtime_ns}-{status.st_ino}",
+    }
+
+
+class _Clock(threading.local):
+    """How many requests were waited for, one after the other, before what a thread does now."""
+
+    rounds: int | None = None  # None in a thread that no thread of lancefs started
+
+
+class _Waited:
+    """What waits for the work of a thread; whoever waits knows what the thread has waited for."""
+
+    def __init__(self, future: Future[Any], done: list[int], clock: _Clock) -> None:
+        self._future, self._done, self._clock = future, done, clock
+
+    def result(self) -> Any:
+        try:
+            return self._future.result()
+        finally:
+            self._clock.rounds = max([self._clock.rounds or 0, *self._done])
+
+
+class ChainFileSystem(AbstractFileSystem):  # type: ignore[misc]
+    """Local files as in a store, where requests are counted that wait for one another.
+
+    `rounds` is the length of the longest chain: of requests of a thread, of the threads that it
+    started, and of those that it waited for. No time is measured, and none passes. Ranges that are
+    asked for together are one round, and so is what threads ask for side by side.
+    """
+
+    protocol = "chain"
+    cachable = False
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.requests: list[str] = []
+        self.log: list[tuple[int, str, int, int]] = []  # round, path, start, end
+        self.bytes = self.rounds = 0
+        self._clock = _Clock()
+
+    @contextmanager
+    def counting(self) -> Iterator[Counter[str]]:
+        """Count inside of the context; it gives `rounds`, `requests` and `bytes` at its end."""
+        clock, submit, shutdown = self._clock, Threads.submit, Threads.shutdown
+        ended: dict[int, list[list[int]]] = {}  # by the pool, when each work ended
+
+        def follow(pool: Threads, do: Callable[..., Any], *arguments: Any) -> _Waited:
+            begun, done = clock.rounds or 0, list[int]()
+            ended.setdefault(id(pool), []).append(done)
+
+            def work() -> Any:
+                clock.rounds = begun
+                try:
+                    return do(*arguments)
+                finally:
+                    done.append(clock.rounds)
+
+            return _Waited(submit(pool, work), done, clock)
+
+        def join(pool: Threads, wait: bool = True, *, cancel_futures: bool = False) -> None:
+            shutdown(pool, wait, cancel_futures=cancel_futures)
+            if wait:
+                every = [number for done in ended.get(id(pool), ()) for number in done]
+                clock.rounds = max([clock.rounds or 0, *every])
+
+        self.requests.clear()
+        self.log.clear()
+        self.bytes = self.rounds = clock.rounds = 0
+        counted = Counter[str]()
+        with patch.object(Threads, "submit", follow), patch.object(Threads, "shutdown", join):
+            yield counted
+        counted.update(rounds=self.rounds, requests=len(self.requests), bytes=self.bytes)
+
+    def _wait(self) -> int:
+        """Return the number of the next round of the thread, which waits for it."""
+        known = self.rounds if self._clock.rounds is None else self._clock.rounds
+        self._clock.rounds = known + 1
+        self.rounds = max(self.rounds, known + 1)
+        return known + 1
+
+    def _get(self, number: int, path: str, start: int | None, end: int | None) -> bytes:
+        self.requests.append(f"GET {path}")
+        with open(path, "rb") as file:
+            file.seek(start or 0)
+            data = file.read(-1 if end is None else end - (start or 0))
+        self.log.append((number, path, start or 0, (start or 0) + len(data)))
+        self.bytes += len(data)
+        return data
+
+    def cat_file(
+        self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any
+    ) -> bytes:
+        return self._get(self._wait(), path, start, end)
+
+    def cat_ranges(
+        self,
+        paths: Sequence[str],
+        starts: Sequence[int],
+        ends: Sequence[int],
+        max_gap: int | None = None,
+        on_error: str = "return",
+        **kwargs: Any,
+    ) -> list[Any]:
+        number, answers = self._wait(), list[Any]()
+        for path, start, end in zip(paths, starts, ends, strict=True):
+            try:
+                answers.append(self._get(number, path, start, end))
+            except OSError as error:
+                answers.append(error)
+        return answers
+
+    def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
+        self._wait()
+        self.requests.append(f"HEAD {path}")
+        return _entry(Path(path))
+
+    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
+        self._wait()
+        self.requests.append(f"LIST {path}")
+        found = [_entry(one) for one in sorted(Path(path).iterdir())]
+        return found if detail else [one["name"] for one in found]
+
+    def ukey(self, path: str) -> str:
+        return str(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,9 +15,9 @@ from hypothesis import strategies as st
 from store_doubles import CountingFileSystem
 
 from lancefs.errors import CorruptFile, MissingFile, ReadFailed
-from lancefs.storage import Reads, Store, read_all, run, store, together
+from lancefs.storage import Reads, Store, read_all, run, store, together, with_likely
 from lancefs.storage import file as storage
-from lancefs.storage.byte_ranges import coalesce
+from lancefs.storage.byte_ranges import ByteRange, coalesce
 from lancefs.storage.filesystems import with_mapping
 
 DATA = bytes(range(256)) * 4
@@ -145,6 +146,38 @@ def test_together_joins_decoders_into_one() -> None:
     with pytest.raises(StopIteration) as stopped:
         steps.send([np.array([start], np.uint8) for start, _ in second])
     assert stopped.value.value == [[0, 1, 1], [], [50]]
+
+
+@given(st.lists(st.tuples(st.integers(0, 90), st.integers(1, 30)), max_size=4), st.data())
+def test_what_is_likely_to_be_needed_changes_rounds_and_no_result(
+    guessed: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    """Bytes are asked for twice by nobody, and in no round of their own where all are there."""
+    likely = coalesce([(start, start + length) for start, length in guessed], 0)
+    spans = st.tuples(st.integers(0, 100), st.integers(0, 60))
+    rounds = data.draw(st.lists(st.lists(spans, max_size=3), min_size=1, max_size=4))
+    wanted = [[(start, start + length) for start, length in one] for one in rounds]
+
+    def step() -> Reads[list[bytes]]:
+        got = []
+        for ranges in wanted:
+            got += [each.tobytes() for each in (yield ranges)]
+        return got
+
+    asked: list[Sequence[ByteRange]] = []
+    reads = with_likely(step(), likely)
+    found, ranges = None, next(reads)
+    while found is None:
+        asked.append(ranges)
+        try:
+            ranges = reads.send([np.frombuffer(DATA[start:end], np.uint8) for start, end in ranges])
+        except StopIteration as stop:
+            found = stop.value
+    assert found == [DATA[start:end] for one in wanted for start, end in one]
+    assert asked[0] == [*wanted[0], *likely]
+    held = {at for start, end in likely for at in range(start, end)}
+    assert all(ranges for ranges in asked[1:])
+    assert not any(held.intersection(range(*one)) for ranges in asked[1:] for one in ranges)
 
 
 def test_directories_are_listed(local: Store, remote: Store) -> None:

@@ -315,7 +315,9 @@ class _Query:
         plan = self._plan(predicate) if isinstance(predicate, ColumnTest) else None
         if plan is None or plan.rows > self._indices.max_read:
             return False
-        is_broad = plan.rows > self._indices.max_ranges
+        # To read one page of a remote index takes as long as to read all of them, if they are few.
+        least = 0 if self._indices.is_local else _REQUEST_ROWS
+        is_broad = plan.rows > max(self._indices.max_ranges, least)
         is_short = wanted is not None and plan.rows > _SMALL_ROWS
         if not (is_broad or is_short):
             return False

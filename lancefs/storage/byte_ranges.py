@@ -58,3 +58,36 @@ def cut(blocks: Sequence[tuple[int, Bytes]], ranges: Sequence[ByteRange]) -> lis
         offset, data = blocks[int(np.searchsorted(starts, start, side="right")) - 1]
         slices.append(data[start - offset : end - offset])
     return slices
+
+
+def gaps(wanted: ByteRange, known: Sequence[ByteRange]) -> list[ByteRange]:
+    """Return the parts of a range that lie in none of some others.
+
+    Args:
+        wanted: The range.
+        known: The others, disjoint and ascending.
+    """
+    parts, (at, end) = [], wanted
+    for start, stop in known:
+        if at < start < end:
+            parts.append((at, start))
+        if start < end:
+            at = max(at, stop)
+    return [*parts, (at, end)] if at < end else parts
+
+
+def join(blocks: Sequence[tuple[int, Bytes]], wanted: ByteRange) -> Bytes:
+    """Return the bytes of a range out of blocks, of one without a copy.
+
+    Args:
+        blocks: (offset in the file, bytes) of each block, in ascending order of offsets; blocks may
+            overlap.
+        wanted: The range, all of which is in the blocks.
+    """
+    at, end = wanted
+    parts = []
+    for offset, data in blocks:
+        if offset <= at < min(offset + len(data), end):
+            parts.append(data[at - offset : end - offset])
+            at += len(parts[-1])
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint8), *parts])

@@ -8,10 +8,11 @@ of a read need go out as one round of requests.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from operator import itemgetter
 from typing import TypeAlias, TypeVar
 
 from lancefs.errors import CorruptFile
-from lancefs.storage.byte_ranges import ByteRange, Bytes
+from lancefs.storage.byte_ranges import ByteRange, Bytes, gaps, join
 from lancefs.storage.file import File, read_all
 
 T = TypeVar("T")
@@ -93,3 +94,37 @@ def together(steps: Sequence[Reads[T]]) -> Reads[list[T]]:
             buffers = [next(data) for _ in ranges]
             _advance(position, steps[position], buffers, waiting, results)
     return [results[position] for position in range(len(steps))]
+
+
+def with_likely(step: Reads[T], likely: Sequence[ByteRange]) -> Reads[T]:
+    """Have a computation ask for bytes in its first round that it is likely to need in a later one.
+
+    Args:
+        step: The computation.
+        likely: Byte ranges of its file, disjoint and ascending. What it needs of them later is not
+            asked for again.
+
+    Returns:
+        Its result.
+    """
+    try:
+        wanted = next(step)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    buffers = list((yield [*wanted, *likely]))
+    held = [(start, data) for (start, _), data in zip(likely, buffers[len(wanted) :], strict=True)]
+    del buffers[len(wanted) :]
+    while True:
+        try:
+            wanted = step.send(buffers)
+        except StopIteration as stop:
+            result = stop.value
+            return result
+        missing = [gap for one in wanted for gap in gaps(one, likely)]
+        data = (yield missing) if missing else ()
+        blocks = sorted(
+            [*held, *((start, own) for (start, _), own in zip(missing, data, strict=True))],
+            key=itemgetter(0),
+        )
+        buffers = [join(blocks, one) for one in wanted]

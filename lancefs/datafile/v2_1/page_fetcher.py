@@ -12,6 +12,7 @@ from lancefs.datafile.page_ranges import PageRanges, by_page, check_column_rows
 from lancefs.datafile.row_ranges import scaled
 from lancefs.datafile.v2_1.layouts.chunk_decoders import coded_chunks, decimal64_chunks
 from lancefs.datafile.v2_1.layouts.chunk_runs import ChunkRun, Request, request_whole
+from lancefs.datafile.v2_1.layouts.likely_places import likely_places, spare_bytes
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import Chunks, MiniBlock
 from lancefs.datafile.v2_1.layouts.miniblock_page import MiniBlockPage
 from lancefs.datafile.v2_1.layouts.page_layouts import layout_of, open_page
@@ -19,7 +20,7 @@ from lancefs.datafile.v2_1.layouts.page_reader import PageReader, PageRows
 from lancefs.datafile.v2_1.leaf_columns import FetchedLeaf, FetchedPage, LeafField
 from lancefs.datafile.v2_1.number_columns import is_coded
 from lancefs.errors import locating
-from lancefs.storage import Reads, together
+from lancefs.storage import Reads, together, with_likely
 
 
 class PageFetcher:
@@ -77,12 +78,15 @@ class PageFetcher:
         Args:
             leaves: The leaves, whose columns are loaded, each with its pages, as `cut` gives them.
         """
-        planned, reads = [], []
+        planned, others = [], []
         for leaf, pages in leaves:
             if requests := self._requests(leaf, pages):
                 planned.append((leaf, requests))
             else:
-                reads.append(self._fetch_leaf(leaf, pages))
+                others.append((leaf, pages))
+        is_local = self._container.file.store.is_local
+        spare = 0 if is_local else spare_bytes(sum(len(pages) for _, pages in others))
+        reads = [self._fetch_leaf(leaf, pages, spare) for leaf, pages in others]
         if planned:
             reads.append(self._fetch_runs(planned))
         parts = yield from together(reads)
@@ -139,11 +143,20 @@ class PageFetcher:
             for leaf, pages in leaves
         ]
 
-    def _fetch_leaf(self, leaf: LeafField, pages: Sequence[PageRanges]) -> Reads[list[FetchedLeaf]]:
+    def _fetch_leaf(
+        self, leaf: LeafField, pages: Sequence[PageRanges], spare: int
+    ) -> Reads[list[FetchedLeaf]]:
+        """Fetch pages of a leaf, some of which may have to be read to know where rows are.
+
+        Args:
+            leaf: The leaf.
+            pages: The pages, with the rows in each.
+            spare: See `likely_places`.
+        """
         index = self._columns[leaf.field.id]
         with locating(self._container.file.url, leaf.place(index)):
             rows = yield from together(
-                [self._fetch_page(leaf, index, page, local) for page, local in pages]
+                [self._fetch_page(leaf, index, page, local, spare) for page, local in pages]
             )
         numbers = [page for page, _ in pages]
         return [self._make_fetched(leaf, list(zip(numbers, rows, strict=True)))]
@@ -153,13 +166,20 @@ class PageFetcher:
         return FetchedLeaf(leaf, self._find_stored(leaf), url, index, pages)
 
     def _fetch_page(
-        self, leaf: LeafField, column: int, number: int, ranges: Sequence[RowRange]
+        self, leaf: LeafField, column: int, number: int, ranges: Sequence[RowRange], spare: int
     ) -> Reads[PageRows | ChunkRun]:
         with locating(place=f"page {number}"):
             reader = self._page_reader(leaf, column, number)
+            step: Reads[PageRows | ChunkRun]
             if isinstance(reader, MiniBlockPage) and not leaf.field.is_outline:
-                return (yield from reader.fetch(ranges))
-            return (yield from reader.read(ranges))
+                step = reader.fetch(ranges)
+            else:
+                step = reader.read(ranges)
+            if not spare or reader.unplaced is None:
+                return (yield from step)
+            rows = self._container.column(column).pages[number].rows
+            likely = likely_places(reader.unplaced, rows, ranges, spare)
+            return (yield from with_likely(step, likely))
 
     def _find_stored(self, leaf: LeafField) -> Field:
         """Return the field of a leaf as the file stores it."""

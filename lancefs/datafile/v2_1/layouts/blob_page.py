@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lancefs.datafile.blocks import Array, Block, FixedWidth, RowRange, Struct
+from lancefs.datafile.v2_1.layouts.likely_places import Unplaced
 from lancefs.datafile.v2_1.layouts.page_reader import PageReader
 from lancefs.datafile.v2_1.levels import DecodedPage, Layer, visible_levels
 from lancefs.errors import CorruptFile, UnsupportedFeature
@@ -33,6 +34,11 @@ class BlobPage:
         self.layers = layers
         if any(layer.is_list for layer in layers):
             raise UnsupportedFeature("lists of blobs")
+
+    @property
+    def unplaced(self) -> Unplaced | None:
+        """See `PageReader`."""
+        return self.inner.unplaced
 
     def read(self, ranges: Sequence[RowRange]) -> Reads[DecodedPage]:
         """Read rows, ascending and disjoint, within the page."""

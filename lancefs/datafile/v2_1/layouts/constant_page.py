@@ -50,6 +50,7 @@ class ConstantPage:
 
     def __init__(self, page: Page, layout: ConstantLayout) -> None:
         self.page = page
+        self.unplaced = None
         self.layout = layout
         self.layers = parse_layers(layout.layers)
         # Releases from 0.39 to 4 wrote pages of lists without items with the outermost layer first,

@@ -24,11 +24,15 @@ from lancefs.datafile.kernels.items import ItemForm
 from lancefs.datafile.row_ranges import RowRanges, bounds_of, connected, count_rows
 from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.encodings.registry import Chunked
+from lancefs.datafile.v2_1.layouts.likely_places import Unplaced
 from lancefs.datafile.v2_1.layouts.segments import fetch_segments
 from lancefs.datafile.v2_1.levels import DecodedPage, Level, parse_layers, visible_levels
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, FullZipLayout
 from lancefs.storage import Bytes, Reads
+
+# How much sizes of rows vary, see `Unplaced`: as those of texts.
+ROW_VARIATION = 0.5
 
 
 class FullZip:
@@ -99,6 +103,13 @@ class FullZipPage:
         self.has_index = not self.is_fixed or layout.bits_rep > 0
         if len(page.buffers) < 1 + self.has_index:
             raise CorruptFile(f"a full-zip page of {len(page.buffers)} buffers")
+
+    @property
+    def unplaced(self) -> Unplaced | None:
+        """See `PageReader`; what is read of the index is not kept."""
+        if not self.has_index:
+            return None
+        return Unplaced(self.page.buffers[0], self.page.rows, ROW_VARIATION)
 
     def read(self, ranges: Sequence[RowRange]) -> Reads[DecodedPage]:
         """Read rows, ascending and disjoint, within the page."""

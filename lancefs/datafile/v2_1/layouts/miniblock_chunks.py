@@ -20,6 +20,7 @@ from lancefs.datafile.kernels import tally_parts
 from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.encodings.dictionary import PageDictionaries, look_up
 from lancefs.datafile.v2_1.encodings.registry import Chunked
+from lancefs.datafile.v2_1.layouts.likely_places import Unplaced
 from lancefs.datafile.v2_1.levels import LEVEL_BYTES, Level, parse_layers, visible_levels
 from lancefs.errors import CorruptFile
 from lancefs.forks import cached_property
@@ -28,6 +29,10 @@ from lancefs.storage import Bytes
 
 # How encodings of texts are called, and how many times as long texts are once decoded.
 _TEXTS = ("variable", "fsst")
+# Bytes of an entry of the chunk table, where chunks may be large.
+LARGE_CHUNK = 4
+# How much sizes of chunks vary, see `Unplaced`: each has many values, but these may have a trend.
+CHUNK_VARIATION = 0.25
 _FSST_EXPANSION, _GENERAL_EXPANSION = 2.0, 3.0
 
 
@@ -58,7 +63,7 @@ class MiniBlock:
         self.has_dictionary = layout.HasField("dictionary")
         self.items = int(layout.num_items)
         self.buffers = int(layout.num_buffers)
-        self.width = 4 if layout.has_large_chunk else 2
+        self.width = LARGE_CHUNK if layout.has_large_chunk else 2
         if self.has_rep and (not self.top or not layout.repetition_index_depth):
             raise CorruptFile("a mini-block page with repetition levels but no lists or no index")
         if self.items >= registry.MAX_VALUES:
@@ -101,6 +106,14 @@ class MiniBlock:
             raise CorruptFile(
                 f"a mini-block page of {len(page.buffers)} buffers; it needs {needed}"
             )
+
+    def unplaced(self, page: Page) -> Unplaced:
+        """Return the chunks of a page, which has the buffers that it needs."""
+        start, end = page.buffers[0]
+        is_flat = _is_flat(self.layout.value_compression)
+        are_alike = is_flat and not (self.has_rep or self.has_def)
+        variation = 0 if are_alike else CHUNK_VARIATION
+        return Unplaced(page.buffers[1], (end - start) // self.width, variation)
 
     @property
     def dictionary_items(self) -> int:
@@ -231,6 +244,13 @@ def check_visible(
     if len(wrong):
         at = wrong[0]
         raise CorruptFile(f"{counts[at]} values in a chunk whose levels tell of {visible[at]}")
+
+
+def _is_flat(encoding: CompressiveEncoding) -> bool:
+    """Whether all values take the same bytes, those of fixed-size lists of any depth included."""
+    while encoding.HasField("fixed_size_list"):
+        encoding = encoding.fixed_size_list.values
+    return encoding.HasField("flat")
 
 
 def _levels(encoding: CompressiveEncoding, buffer: Chunked, counts: Ints) -> Level:

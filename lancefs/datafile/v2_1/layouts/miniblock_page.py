@@ -21,13 +21,14 @@ from lancefs.datafile.kernels import find_buffers, find_rows
 from lancefs.datafile.kernels.chunks import read_table
 from lancefs.datafile.row_ranges import RowRanges, as_ranges, bounds_of, count_rows, rows_of
 from lancefs.datafile.v2_1.encodings.dictionary import PageDictionaries
-from lancefs.datafile.v2_1.encodings.registry import NO_BYTES, Chunked
+from lancefs.datafile.v2_1.encodings.registry import Chunked
 from lancefs.datafile.v2_1.layouts.chunk_runs import (
     ChunkRun,
     Request,
     decode,
     request_whole,
 )
+from lancefs.datafile.v2_1.layouts.likely_places import Unplaced
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import (
     Chunks,
     MiniBlock,
@@ -40,8 +41,6 @@ from lancefs.datafile.v2_1.levels import DecodedPage, Level
 from lancefs.errors import CorruptFile
 from lancefs.storage import ByteRange, Bytes, Reads
 
-# Bytes of most chunks, at most.
-_LIKELY_CHUNK = 8 * 1024
 # Decoding one value alone costs as much as decoding this many values of whole chunks.
 _COST_OF_ONE = 16
 
@@ -95,6 +94,11 @@ class MiniBlockPage:
         self._shared = _SharedIndex()
         self._make: Callable[[Chunks], Block] = Chunks.decode
 
+    @property
+    def unplaced(self) -> Unplaced | None:
+        """See `PageReader`."""
+        return self.description.unplaced(self.page) if self._shared.index is None else None
+
     def with_decoder(self, make: Callable[[Chunks], Block]) -> MiniBlockPage:
         """Return a reader of the same rows that decodes their values in another way.
 
@@ -141,14 +145,10 @@ class MiniBlockPage:
         request = self.request(ranges)
         if request is not None:
             return request.open((yield request.ranges))
-        index, first = yield from self._load(ranges)
+        index = yield from self._load()
         request = self.request(ranges)
         if request is None:
             return (yield from self._read_scattered(index, ranges))
-        ((start, end),) = request.ranges
-        begin = self.page.buffers[1][0]
-        if start == begin and end - begin <= len(first):
-            return request.open([first[: end - begin]])
         return request.open((yield request.ranges))
 
     def _read_scattered(self, index: _Index, ranges: Sequence[RowRange]) -> Reads[DecodedPage]:
@@ -180,27 +180,11 @@ class MiniBlockPage:
             index.continues is not None and bool(index.continues[first]),
         )
 
-    def _load(self, ranges: Sequence[RowRange]) -> Reads[tuple[_Index, Bytes]]:
-        """Return the index of the page; read it unless it was read before.
-
-        Returns:
-            The index, and the beginning of the chunks, if it was read as well: the first rows of a
-            page, as for `head`, take one round of requests so.
-        """
-        if self._shared.index is not None:
-            return self._shared.index, NO_BYTES
-        index_ranges = self._index_ranges()
-        *buffers, first = yield [*index_ranges, self._likely_chunks(ranges)]
-        self._shared.index = self._parse_index(buffers)
-        return self._shared.index, first
-
-    def _likely_chunks(self, ranges: Sequence[RowRange]) -> ByteRange:
-        """Return where the chunks of the first rows of the page are, if values are of like size."""
-        start, end = self.page.buffers[1]
-        if len(ranges) != 1 or ranges[0][0] != 0:
-            return start, start
-        share = (end - start) * ranges[0][1] // self.page.rows
-        return start, min(start + share + share // 16 + _LIKELY_CHUNK, end)
+    def _load(self) -> Reads[_Index]:
+        """Return the index of the page; read it unless it was read before."""
+        if self._shared.index is None:
+            self._shared.index = self._parse_index((yield self._index_ranges()))
+        return self._shared.index
 
     def _read_values(self, index: _Index, rows: Ints) -> Reads[DecodedPage]:
         """Read rows of a page without lists, where every row is one value."""

@@ -21,6 +21,7 @@ from lancefs.datafile.row_ranges import as_ranges
 from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.encodings.fixed_size_list import items_are_valid
 from lancefs.datafile.v2_1.layouts.fullzip_page import FullZipPage
+from lancefs.datafile.v2_1.layouts.likely_places import Unplaced
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import Chunks
 from lancefs.datafile.v2_1.layouts.miniblock_page import MiniBlockPage
 from lancefs.datafile.v2_1.layouts.page_reader import PageReader, PageRows
@@ -91,6 +92,11 @@ class _ZippedOutline(FullZipPage):
         super().__init__(page.page, page.layout)
         self._data_type = data_type
 
+    @property
+    def unplaced(self) -> Unplaced | None:
+        """See `PageReader`; the values are not read."""
+        return None
+
     def read(self, ranges: Sequence[RowRange]) -> Reads[DecodedPage]:
         """Read rows, ascending and disjoint, within the page."""
         has_one_level = sum(layer.levels for layer in self.layers) <= 1
@@ -129,6 +135,11 @@ class _DecodedOutline:
 
     page: PageReader
     data_type: pa.DataType
+
+    @property
+    def unplaced(self) -> Unplaced | None:
+        """See `PageReader`."""
+        return self.page.unplaced
 
     def read(self, ranges: Sequence[RowRange]) -> Reads[PageRows]:
         """Read rows, ascending and disjoint, within the page."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from lancefs.datafile.blocks import Block, RowRange
+from lancefs.datafile.v2_1.layouts.likely_places import Unplaced
 from lancefs.datafile.v2_1.levels import Unravelled
 from lancefs.storage import Reads
 
@@ -30,6 +31,11 @@ class PageRows(Protocol):
 
 class PageReader(Protocol):
     """Reads rows of one page."""
+
+    @property
+    def unplaced(self) -> Unplaced | None:
+        """The values, if an index that is still to be read tells where rows are among them."""
+        ...
 
     def read(self, ranges: Sequence[RowRange]) -> Reads[PageRows]:
         """Read rows, ascending and disjoint, within the page."""

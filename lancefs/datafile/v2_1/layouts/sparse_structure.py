@@ -24,6 +24,7 @@ from lancefs.datafile.buffers import reserve
 from lancefs.datafile.container import Page
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.encodings import registry
+from lancefs.datafile.v2_1.layouts.likely_places import Unplaced
 from lancefs.datafile.v2_1.layouts.sparse_values import SlotValues
 from lancefs.datafile.v2_1.levels import Unravelled
 from lancefs.errors import CorruptFile, UnsupportedFeature
@@ -70,6 +71,11 @@ class SparsePage:
         self.structure = structure
         self.values = values
         self._layers: list[Unravelled] | None = None
+
+    @property
+    def unplaced(self) -> Unplaced | None:
+        """See `PageReader`."""
+        return self.values.unplaced
 
     def read(self, ranges: Sequence[RowRange]) -> Reads[SlotRows]:
         """Read rows, ascending and disjoint, within the page."""

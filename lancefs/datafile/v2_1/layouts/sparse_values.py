@@ -28,8 +28,9 @@ from lancefs.datafile.buffers import reserve
 from lancefs.datafile.container import Page
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.encodings import registry
-from lancefs.datafile.v2_1.layouts.fullzip_page import FullZipPage
-from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
+from lancefs.datafile.v2_1.layouts.fullzip_page import ROW_VARIATION, FullZipPage
+from lancefs.datafile.v2_1.layouts.likely_places import Unplaced
+from lancefs.datafile.v2_1.layouts.miniblock_chunks import CHUNK_VARIATION, LARGE_CHUNK, MiniBlock
 from lancefs.datafile.v2_1.layouts.miniblock_page import MiniBlockPage
 from lancefs.errors import CorruptFile
 from lancefs.proto import encodings_v2_1_pb2 as pb21
@@ -46,6 +47,11 @@ class SlotValues(Protocol):
 
     buffers: int
 
+    @property
+    def unplaced(self) -> Unplaced | None:
+        """See `PageReader`."""
+        ...
+
     def place(self, slots: int, valid: Mask | None) -> None:
         """Set the number of slots, and which are valid in all layers; None where all are."""
         ...
@@ -59,6 +65,7 @@ class ConstantSlots:
     """The same value, or none, in all slots."""
 
     buffers = 0
+    unplaced = None
 
     def __init__(self, value: bytes | None) -> None:
         self.value = value
@@ -80,6 +87,14 @@ class ChunkedSlots:
         self.chunked = chunked
         self.buffers = 2 + chunked.HasField("dictionary")
         self._inner: MiniBlockPage | None = None
+
+    @property
+    def unplaced(self) -> Unplaced | None:
+        """See `PageReader`."""
+        if self._inner is not None:
+            return self._inner.unplaced
+        start, end = self.page.buffers[0]
+        return Unplaced(self.page.buffers[1], (end - start) // LARGE_CHUNK, CHUNK_VARIATION)
 
     def place(self, slots: int, valid: Mask | None) -> None:
         """Open the chunks as a page without nulls, one value a slot."""
@@ -104,6 +119,13 @@ class ZippedSlots:
         self._inner: FullZipPage | None = None
         self._valid: Mask | None = None  # which slots have a value; None where all have one
         self._before: Ints = np.zeros(1, np.int64)  # number of values stored before each slot
+
+    @property
+    def unplaced(self) -> Unplaced | None:
+        """See `PageReader`."""
+        if self.buffers < 2:
+            return None
+        return Unplaced(self.page.buffers[0], self.page.rows, ROW_VARIATION)
 
     def place(self, slots: int, valid: Mask | None) -> None:
         """Open the values as a page with one row for each valid slot."""
@@ -137,6 +159,7 @@ class IndexedSlots:
         self._items = FullZipPage(inner, all_valid_zipped(indexed.items))
         self._slots = 0
         self._indices: Ints | None = None
+        self.unplaced = None  # the values of rows that follow each other may be any items
 
     def place(self, slots: int, valid: Mask | None) -> None:
         """Set the number of slots."""

@@ -16,6 +16,7 @@ from lancefs.datafile.blocks import Block, RowRange
 from lancefs.datafile.outlines import zeros
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.layouts.fullzip_page import FullZipPage
+from lancefs.datafile.v2_1.layouts.likely_places import Unplaced
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import Chunks, check_rows
 from lancefs.datafile.v2_1.layouts.miniblock_page import MiniBlockPage
 from lancefs.datafile.v2_1.layouts.outline_pages import outlined
@@ -58,6 +59,11 @@ class _ValidPage:
     """
 
     layers: tuple[Layer, ...]
+
+    @property
+    def unplaced(self) -> Unplaced | None:
+        """See `PageReader`."""
+        return None
 
     def read(self, ranges: Sequence[RowRange]) -> Reads[PageRows]:
         """Return rows, ascending and disjoint, within the page."""
