@@ -3,7 +3,7 @@
 Kernels (`datafile.kernels`) read files, and files of directories, that were opened here.
 """
 
-from lancefs.storage.byte_ranges import ByteRange, Bytes, SparseRanges
+from lancefs.storage.byte_ranges import ByteRange, Bytes, SparseRanges, coalesce
 from lancefs.storage.counters import count_bytes, count_pages, counting
 from lancefs.storage.file import SMALL, TAIL, File, forget, holding_tails, prefetch, read_all
 from lancefs.storage.local_folders import opened_folder, read_folder, read_joined
@@ -30,6 +30,7 @@ __all__ = [
     "SharedBudget",
     "SparseRanges",
     "Store",
+    "coalesce",
     "count_bytes",
     "count_pages",
     "counting",
