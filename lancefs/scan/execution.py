@@ -324,7 +324,9 @@ class Scan:
     ) -> Iterator[DecodedMorsel]:
         """Decode morsels in threads where that pays."""
         request = self._request
-        begins_here = not (request.settings.starts_in_threads or request.is_remote_bulk)
+        begins_here = not (
+            request.settings.starts_in_threads or request.is_remote_bulk or self._are_few_remote
+        )
         return decode_ahead(morsels, reader, pace, begins_here, self._uses_system_allocator())
 
     def _take_positions(self, positions: Ints) -> Iterator[pa.RecordBatch]:
@@ -350,6 +352,15 @@ class Scan:
     def _is_remote(self) -> bool:
         fragments = self._request.fragments
         return bool(fragments) and not fragments[0].is_local
+
+    @cached_property
+    def _are_few_remote(self) -> bool:
+        """Whether few rows of a remote table may pass: their requests are under way together.
+
+        Those that indices name are tested before the first batch goes out, see `_prove_indices`.
+        """
+        candidates = self._plan.candidates() if self._is_remote else None
+        return candidates is not None and fits(candidates, self._request.settings.few_candidates)
 
     def _open_and_find(self, part: tuple[FragmentReader, Ints]) -> tuple[FragmentReader, Ints]:
         """Do as `_to_offsets`; open the files that the rows are read from in the same round."""

@@ -3,9 +3,9 @@
 Kernels (`datafile.kernels`) read files, and files of directories, that were opened here.
 """
 
-from lancefs.storage.byte_ranges import ByteRange, Bytes, SparseRanges, coalesce
+from lancefs.storage.byte_ranges import ByteRange, Bytes, SparseRanges
 from lancefs.storage.counters import count_bytes, count_pages, counting
-from lancefs.storage.file import SMALL, TAIL, File, forget, holding_tails, prefetch, read_all
+from lancefs.storage.file import GAP, SMALL, TAIL, File, forget, holding_tails, prefetch, read_all
 from lancefs.storage.local_folders import opened_folder, read_folder, read_joined
 from lancefs.storage.open_files import (
     READ_PLAIN,
@@ -19,6 +19,7 @@ from lancefs.storage.shared_budget import SharedBudget
 from lancefs.storage.store import Store
 
 __all__ = [
+    "GAP",
     "READ_PLAIN",
     "SMALL",
     "SMALL_FILE",
@@ -30,7 +31,6 @@ __all__ = [
     "SharedBudget",
     "SparseRanges",
     "Store",
-    "coalesce",
     "count_bytes",
     "count_pages",
     "counting",

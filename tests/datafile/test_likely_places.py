@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import lance
@@ -108,13 +109,19 @@ def test_the_first_rows_of_many_columns_come_with_their_chunk_tables(tmp_path: P
     assert counted["bytes"] < 300 * 16 * 1024
 
 
+@pytest.mark.parametrize("ranges", [1, 10, 100, 10_000])
 @pytest.mark.parametrize("pages", [1, 20, 40, 100])
-def test_what_is_guessed_is_bounded(pages: int) -> None:
+def test_what_is_guessed_is_bounded(pages: int, ranges: int) -> None:
+    """It is a megabyte for all pages, beside the rows and what lies between near ones."""
     page = Unplaced((1000, 50_001_000), 25_000, 0.5)
-    places = likely_places(page, 1_000_000, [(500_000, 500_010)], spare_bytes(pages))
-    size = sum(end - start for start, end in places)
-    assert size <= 2 * 32 * 1024 + 1000
-    assert pages * size <= 1.1 * 1024 * 1024
+    wanted = [(row, row + 10) for row in range(500, 1_000_000, 1_000_000 // ranges)]
+    places = likely_places(page, 1_000_000, wanted, spare_bytes(pages))
+    if ranges == 10_000:
+        assert len(places) == 1
+    else:
+        assert pages * sum(end - start for start, end in places) <= 1.1 * 1024 * 1024
+    assert all(1000 <= start < end <= 50_001_000 for start, end in places)
+    assert all(before[1] < after[0] for before, after in pairwise(places))
 
 
 def test_local_rows_are_not_guessed(tmp_path: Path) -> None:

@@ -12,14 +12,15 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import NamedTuple
 
+import numpy as np
+
 from lancefs.datafile.blocks import RowRange
-from lancefs.storage import ByteRange, coalesce
+from lancefs.datafile.row_ranges import bounds_of
+from lancefs.storage import GAP, ByteRange
 
 # Bytes that are fetched around the places of all rows of a read, at most, and on each side of one
 # place: both sides and the rows are read in about the time of a request.
 _MOST, _MOST_OF_ONE = 1024 * 1024, 32 * 1024
-# Of more ranges of rows, not all would be where they are expected.
-_MOST_RANGES = 32
 
 
 class Unplaced(NamedTuple):
@@ -38,8 +39,8 @@ class Unplaced(NamedTuple):
 
 
 def spare_bytes(pages: int) -> int:
-    """Return how far around the places of rows is read at most, where so many pages are read."""
-    return min(_MOST_OF_ONE, _MOST // (2 * max(pages, 1)))
+    """Return how many bytes are read around the rows of each page, where so many are read."""
+    return _MOST // max(pages, 1)
 
 
 def likely_places(
@@ -51,19 +52,24 @@ def likely_places(
         unplaced: The values of the page.
         rows: Number of rows of the page.
         wanted: Ranges of its rows, ascending and disjoint.
-        spare: How far around their places is read, in bytes; see `spare_bytes`.
+        spare: How many bytes are read around their places; see `spare_bytes`.
     """
     start, end = unplaced.values
     size, pieces = end - start, max(unplaced.pieces, 1)
+    if not wanted or not rows:
+        return []
     piece = -(-size // max(pieces - 1, 1))  # the last one may be short
-    if not 0 < len(wanted) <= _MOST_RANGES or not rows or (spare < piece and wanted[-1][0]):
-        return []  # only the first rows have their place, and few bytes are read besides
+    bounds = bounds_of(wanted) * (size / rows)
+    # What lies between places that are near comes with them in one request.
+    breaks = np.flatnonzero(bounds[1:, 0] - bounds[:-1, 1] > GAP + 2 * piece) + 1
+    begins, ends = bounds[np.append(0, breaks), 0], bounds[np.append(breaks, len(bounds)) - 1, 1]
+    spare = min(spare // (2 * len(begins)), _MOST_OF_ONE)
+    if spare < piece and wanted[-1][0]:
+        return []  # the first rows have their place: few bytes are read besides
     # In the middle, the sum of sizes that vary by chance is off by no more in 95 of 100 pages.
     drift = int(unplaced.variation * piece * sqrt(pieces))
-    margin = min(piece + drift, max(spare, 2 * piece))
-    places = []
-    for first, last in wanted:
-        share = size * (last - first) // rows
-        begin = start + size * first // rows - margin
-        places.append((max(begin, start), min(begin + share + 2 * margin, end)))
-    return coalesce(places, 0)
+    margin = min(piece + drift, spare if spare >= piece else 2 * piece)
+    return [
+        (max(start + begin - margin, start), min(start + stop + margin, end))
+        for begin, stop in zip(begins.astype(int).tolist(), ends.astype(int).tolist(), strict=True)
+    ]
