@@ -118,11 +118,11 @@ class TextColumn:
         )
         self._check_doubtful()  # also the tokens that fuzzy words stand for
         self.notes.append(f"tokens: {' '.join(sorted(self._wanted)) or 'none'}")
+        if self._has_phrase and not version.files.store.is_local:
+            self._read_phrases()
         of_index = self._known_statistics(is_indexed=True)
         is_all = all(source.is_indexed for source in self._sources)
         self._statistics = of_index, of_index if is_all else self._known_statistics(is_indexed=None)
-        if self._has_phrase and not version.files.store.is_local:
-            self._read_places()
         self._allowed = self._find_allowed() if is_filtered else None
 
     def _choose(
@@ -263,31 +263,26 @@ class TextColumn:
             statistics.add(documents.count, documents.total_tokens, counts)
         return statistics
 
-    def _read_places(self) -> None:
-        """Read where the words of phrases are, with the requests of all words under way together.
+    def _read_phrases(self) -> None:
+        """Read the words of phrases with their positions, which are kept; see `read_ahead`.
 
-        They are kept. Texts that lack a word have no phrase, whatever the others are.
+        The requests of all parts are under way together.
         """
-        wanted = dict[tuple[int, str], tuple[_Source, Documents, str]]()
-        for query, tokens in self._tokens.items():
-            words = {token.text for token in tokens}
-            if not isinstance(query, PhraseQuery) or len(words) < 2:
-                continue
-            for source in self._sources:
-                for documents in source.documents:
-                    if len(documents.postings(list(words))) == len(words):
-                        wanted.update(
-                            ((id(documents), word), (source, documents, word)) for word in words
-                        )
+        phrases = [
+            words
+            for query, tokens in self._tokens.items()
+            if isinstance(query, PhraseQuery) and len(words := {one.text for one in tokens}) > 1
+        ]
 
-        def read(part: tuple[_Source, Documents, str]) -> None:
-            source, documents, word = part
+        def read(part: tuple[_Source, Documents]) -> None:
+            source, documents = part
             try:
-                documents.positions(word)
+                for words in phrases:
+                    documents.read_ahead(words)
             except LanceError as error:
                 raise _broken(source, error) from error
 
-        self._do_each(read, list(wanted.values()))
+        self._do_each(read, [(one, own) for one in self._sources for own in one.documents])
 
     def _do_each(self, do: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
         """Do the same work on several sources, or their parts; see `ColumnIndices.do_each`."""

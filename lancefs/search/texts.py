@@ -83,6 +83,9 @@ class TextDocuments:
         ends = np.cumsum(self._frequencies[token], dtype=np.int64)
         return WordPlaces(np.concatenate([[0], ends]), np.array(self._places[token], np.int64))
 
+    def read_ahead(self, words: Collection[str]) -> None:
+        """Do nothing: all texts were read."""
+
     def similar(self, word: FuzzyWord, most: int) -> list[str]:
         """Return the tokens that are like a word, at most so many: the first ones in order."""
         return heapq.nsmallest(most, filter(word.matches, self._documents))

@@ -132,6 +132,23 @@ class ListedPostings:
             CorruptFile: There are more or less of them than its documents have the token.
         """
         (lists,) = self._reader.read([_POSITIONS], self._range(number))
+        return self._places(lists, postings)
+
+    def read_both(self, numbers: Sequence[int]) -> list[tuple[Postings, WordPlaces]]:
+        """Read the postings of tokens, and where they are, in the same rounds of requests.
+
+        Raises:
+            CorruptFile: As `read` and `read_positions` do.
+        """
+        parts = [self._range(number) for number in numbers]
+        found = []
+        read = self._reader.read_parts([_ROWS, _FREQUENCIES, _POSITIONS], parts)
+        for rows, frequencies, lists in read:
+            postings = self._postings(rows, frequencies)
+            found.append((postings, self._places(lists, postings)))
+        return found
+
+    def _places(self, lists: pa.Array, postings: Postings) -> WordPlaces:
         if not pa.types.is_list(lists.type) or lists.null_count:
             raise CorruptFile(f"positions are {lists.type}; lists of int32 were expected")
         values = lists.flatten()

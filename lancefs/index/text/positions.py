@@ -5,6 +5,7 @@ Format page: full-text index (`docs/src/format/index/scalar/fts.md`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -63,11 +64,16 @@ class PositionsReader:
         """Tell whether a file has positions."""
         return _STREAM in reader.names or _LISTS in reader.names
 
-    def read(self, token: int, frequencies: Numbers32) -> WordPlaces:
+    @property
+    def columns(self) -> Sequence[str]:
+        """The columns of the file that have positions."""
+        return (_STREAM, _OFFSETS) if _STREAM in self._reader.names else (_LISTS,)
+
+    def decode(self, columns: Sequence[pa.Array], frequencies: Numbers32) -> WordPlaces:
         """Return the positions of a token.
 
         Args:
-            token: Its number.
+            columns: Its row of each of `columns`.
             frequencies: How often each of its documents has it.
 
         Raises:
@@ -75,12 +81,11 @@ class PositionsReader:
             MemoryLimitExceeded: So many positions take too much memory.
         """
         starts = np.concatenate([[0], np.cumsum(frequencies, dtype=np.int64)])
-        row = [(token, token + 1)]
-        if _STREAM in self._reader.names:
-            stream, offsets = self._reader.read([_STREAM, _OFFSETS], row)
+        if len(columns) > 1:
+            stream, offsets = columns
             deltas = self._stream(stream, offsets, starts)
         else:
-            deltas = self._lists(self._reader.read([_LISTS], row)[0], frequencies)
+            deltas = self._lists(columns[0], frequencies)
         places = np.cumsum(deltas, dtype=np.int64)
         before = np.concatenate([[0], places])[starts[:-1]]
         places -= np.repeat(before, frequencies)
