@@ -60,7 +60,7 @@ class Bitmap:
         self._file = file
         self._rows = rows
         self.data_type = file.column_type("keys")
-        (self._keys,) = file.read(["keys"])
+        self._keys = file.read_keys("keys", "bitmaps")
         # Of floats, -0.0 and 0.0 are the same number, and NaN is many.
         is_plain = has_keys(self.data_type) and not pa.types.is_floating(self.data_type)
         if is_plain and len(pc.unique(self._keys)) != len(self._keys):

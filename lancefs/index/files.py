@@ -19,6 +19,7 @@ from lancefs.datafile.container import MAGIC, Container
 from lancefs.datafile.data_file import FieldReader, open_data_file
 from lancefs.datafile.fields import Field, fields_from_proto
 from lancefs.datafile.legacy.footer import VERSIONS as LEGACY_VERSIONS
+from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.proto import schema_pb2
 from lancefs.storage import ByteRange, Bytes, File, read_all, run
@@ -117,6 +118,27 @@ class IndexReader:
             MemoryLimitExceeded: The rows take too much memory.
         """
         return self.read_parts(names, [[(0, self.num_rows)] if ranges is None else ranges])[0]
+
+    def read_keys(self, name: str, values: str) -> pa.Array:
+        """Read a column whole, and what tells where rows of another one are.
+
+        Of a remote file, the rows of the other column that are wanted next take one round of
+        requests less.
+
+        Args:
+            name: Name of the column.
+            values: Name of the other one.
+
+        Raises:
+            LanceError: As `read` does.
+        """
+        reader, field = self._reader, self._field(name)
+        if self.file.store.is_local or not isinstance(reader, StructuralReader):
+            return self.read([name])[0]
+        whole = reader.read_all([field], [(0, self.num_rows)])
+        with expanding(self._max_memory, 1):
+            ahead = reader.load_indices([self._field(values)])
+            return run([(self.file, whole), (self.file, ahead)])[0][0]
 
     def read_parts(
         self, names: Sequence[str], parts: Sequence[Sequence[RowRange]]

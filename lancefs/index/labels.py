@@ -57,7 +57,7 @@ class LabelList:
         self._item_type = file.column_type("keys")
         if not has_keys(self._item_type):
             raise file.unsupported(f"a LABEL_LIST index over items of type {self._item_type}")
-        (self._keys,) = file.read(["keys"])
+        self._keys = file.read_keys("keys", "bitmaps")
         self._has_nulls = _NULLS in file.metadata
         is_plain = not pa.types.is_floating(self._item_type)
         if is_plain and len(pc.unique(self._keys)) != len(self._keys):

@@ -59,7 +59,7 @@ class NGram:
     def __init__(self, file: IndexReader, rows: int) -> None:
         self._file = file
         self._rows = rows
-        (tokens,) = file.read(["tokens"])
+        tokens = file.read_keys("tokens", "posting_list")
         if not pa.types.is_uint32(tokens.type) or tokens.null_count:
             raise file.damage("tokens of type uint32 were expected")
         self._tokens = numbers_of(tokens).astype(np.int64)
@@ -71,7 +71,7 @@ class NGram:
     @property
     def cost(self) -> int:
         """Memory in bytes, about."""
-        return self._tokens.nbytes + _READER_BYTES
+        return 2 * self._tokens.nbytes + _READER_BYTES  # with the places of their bitmaps
 
     def is_exact_for(self, test: ColumnTest) -> bool:
         """Whether all rows that it finds for a test pass; otherwise they may pass."""

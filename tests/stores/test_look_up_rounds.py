@@ -97,7 +97,7 @@ LOOK_UPS: dict[str, tuple[int, Callable[[LanceDataset], pa.Table]]] = {
     "two columns": (4, filtered("id between 100 and 200 and a = 3")),
     "bitmaps": (4, filtered("a = 3 and b = 'b4'")),
     "items": (4, filtered("array_has(tags, 7) and array_has(tags, 9)")),
-    "part of a string": (5, filtered("contains(code, '951c0e')")),
+    "part of a string": (4, filtered("contains(code, '951c0e')")),
     "zones": (4, filtered("x < 0.0001")),
     "a word": (4, lambda dataset: dataset.search("word77")),
     "words": (4, lambda dataset: dataset.search("word77 word99")),

@@ -92,6 +92,20 @@ class PageFetcher:
         parts = yield from together(reads)
         return [fetched for part in parts for fetched in part]
 
+    def load_indices(self, leaves: Sequence[LeafField]) -> Reads[None]:
+        """Read what tells where rows are in the pages of leaves, whose columns are loaded."""
+        from lancefs.datafile.v2_1.layouts.fullzip_page import FullZipPage
+
+        reads = []
+        for leaf in leaves:
+            index = self._columns[leaf.field.id]
+            for number in range(len(self._container.column(index).pages)):
+                with locating(self._container.file.url, f"{leaf.place(index)}, page {number}"):
+                    reader = self._page_reader(leaf, index, number)
+                if isinstance(reader, MiniBlockPage | FullZipPage):
+                    reads.append(reader.load_index())
+        yield from together(reads)
+
     def _requests(
         self, leaf: LeafField, pages: Sequence[PageRanges]
     ) -> Sequence[tuple[int, Request]]:

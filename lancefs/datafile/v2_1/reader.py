@@ -225,6 +225,13 @@ class StructuralReader(PointReader):
                 return arrays
         return assemble(fields, [(yield from self.fetch(asked.leaves, ranges, refusal=refusal))])
 
+    def load_indices(self, fields: Sequence[Field]) -> Reads[list[pa.Array]]:
+        """Read what tells where rows of fields are, for later reads of a remote file; no arrays."""
+        leaves = leaves_of(fields)
+        yield from self.container.load([self.columns[leaf.field.id] for leaf in leaves])
+        yield from self._fetcher.load_indices(leaves)
+        return []
+
     def _find_asked(self, fields: Sequence[Field]) -> _Asked:
         """Return fields that are read together, with what is cached of them."""
         for cached in tuple(self._cached_metadata.asked):

@@ -33,6 +33,8 @@ from lancefs.storage import Bytes, Reads
 
 # How much sizes of rows vary, see `Unplaced`: as those of texts.
 ROW_VARIATION = 0.5
+# Bytes of an index that is kept.
+_MOST_KEPT = 256 * 1024
 
 
 class FullZip:
@@ -103,13 +105,20 @@ class FullZipPage:
         self.has_index = not self.is_fixed or layout.bits_rep > 0
         if len(page.buffers) < 1 + self.has_index:
             raise CorruptFile(f"a full-zip page of {len(page.buffers)} buffers")
+        self._index: Bytes | None = None  # the starts of all rows, see `load_index`
 
     @property
     def unplaced(self) -> Unplaced | None:
-        """See `PageReader`; what is read of the index is not kept."""
-        if not self.has_index:
+        """See `PageReader`; what is read of the index for some rows is not kept."""
+        if not self.has_index or self._index is not None:
             return None
         return Unplaced(self.page.buffers[0], self.page.rows, ROW_VARIATION)
+
+    def load_index(self) -> Reads[None]:
+        """Read the index and keep it, unless it is long: it tells where rows are."""
+        start, end = self.page.buffers[1] if self.has_index else (0, 0)
+        if self._index is None and 0 < end - start <= _MOST_KEPT:
+            (self._index,) = yield [(start, end)]
 
     def read(self, ranges: Sequence[RowRange]) -> Reads[DecodedPage]:
         """Read rows, ascending and disjoint, within the page."""
@@ -159,7 +168,11 @@ class FullZipPage:
             raise CorruptFile(f"a row index of {end - start} bytes for {self.page.rows} rows")
         # Ranges that follow each other share an entry.
         entries_of = connected(RowRanges(bounds_of(ranges))).bounds + np.array([0, 1])
-        data = yield from _fetch_joined(start, *(entries_of * width).T)
+        begins, stops = (entries_of * width).T
+        if self._index is None:
+            data = yield from _fetch_joined(start, begins, stops)
+        else:
+            data = gather(self._index, begins, stops)
         places = data.view(f"<u{width}").astype(np.int64)
         lengths = np.diff(entries_of).reshape(-1)
         lasts = np.cumsum(lengths) - 1

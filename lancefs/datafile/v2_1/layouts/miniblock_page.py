@@ -145,7 +145,7 @@ class MiniBlockPage:
         request = self.request(ranges)
         if request is not None:
             return request.open((yield request.ranges))
-        index = yield from self._load()
+        index = yield from self._loaded()
         request = self.request(ranges)
         if request is None:
             return (yield from self._read_scattered(index, ranges))
@@ -180,7 +180,12 @@ class MiniBlockPage:
             index.continues is not None and bool(index.continues[first]),
         )
 
-    def _load(self) -> Reads[_Index]:
+    def load_index(self) -> Reads[None]:
+        """Read the index and keep it: it tells where rows are that are read later."""
+        if request_whole(self.page, self.description, [(0, 1)]) is None:
+            yield from self._loaded()
+
+    def _loaded(self) -> Reads[_Index]:
         """Return the index of the page; read it unless it was read before."""
         if self._shared.index is None:
             self._shared.index = self._parse_index((yield self._index_ranges()))
