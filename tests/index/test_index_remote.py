@@ -79,6 +79,20 @@ def test_items_that_were_looked_up_are_read_once(tmp_path: Path) -> None:
     assert rounds_of_look_up(fs, dataset.scanner(filter="array_has(tags, 7)")) == 0
 
 
+def test_a_part_of_a_string_takes_four_rounds_with_its_rows(tmp_path: Path) -> None:
+    """Where bitmaps begin is read with the trigrams; then the bitmaps, then the row."""
+    path = tmp_path / "t.lance"
+    codes = [f"{number * 7919:07x}" for number in range(ROWS)]
+    lance.write_dataset(pa.table({"code": codes}), path, data_storage_version="2.1")
+    lance.dataset(path).create_scalar_index("code", "NGRAM")
+    (index,) = path.glob("_indices/*/*")
+    assert index.stat().st_size > 1024 * 1024
+    fs, dataset = opened(path)
+    with fs.counting() as counted:
+        assert dataset.to_table(filter=f"contains(code, '{codes[1234]}')").num_rows == 1
+    assert counted["rounds"] <= 4
+
+
 def written(path: Path, fragments: int) -> Path:
     """Write a table of a thousand rows a fragment whose ids have an index."""
     rows = pa.table({"id": range(fragments * 1000)})
