@@ -32,6 +32,11 @@ _AT = (
     rf"(?i)(?P<name>{PART}){SPACE}(?:AS{SPACE}(?:{PART}){SPACE})?AT{MAYBE_SPACE}"
     rf"\({MAYBE_SPACE}(?P<unit>VERSION|TIMESTAMP){MAYBE_SPACE}=>"
 )
+# Where COPY writes to, at the end of its text, and the options that may follow.
+_COPY_TO = (
+    rf"(?is)\bTO{MAYBE_SPACE}(?P<name>'(?:[^']|'')*+'){MAYBE_SPACE}"
+    rf"(?:\((?P<options>[^()]*)\){MAYBE_SPACE})?;?{MAYBE_SPACE}\Z"
+)
 # What DuckDB 1.5 puts in the place of a parameter of a macro when the macro is created.
 _MACRO_PARAMETER = "0_macro_parameters"
 _NO_ALIAS = r'(?s)Referenced table "(?P<alias>.+?)" not found!'
@@ -84,6 +89,19 @@ def created_table(statement: Any) -> str | None:
         not one.lacks_suffix or (one.is_local and one.may_be_table()) for one in candidates
     )
     return target[0] if is_lance else None
+
+
+def copied_table(statement: Any) -> str | None:
+    """Return the name of a Lance table that `COPY … TO` would write; None where it does not.
+
+    DuckDB takes no ending but its own for a format, and would make a CSV file of this name. With a
+    FORMAT, which extensions have others of, the statement says what it writes.
+    """
+    match = re.search(_COPY_TO, statement.query) if kind_of(statement) == "COPY" else None
+    if match is None or re.search(r"(?i)\bFORMAT\b", match["options"] or ""):
+        return None
+    name = _plain(match["name"])
+    return name if any(not one.lacks_suffix for one in parse_name(name)) else None
 
 
 def is_refused_change(statement: Any, message: str) -> bool:

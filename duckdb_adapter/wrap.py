@@ -34,6 +34,7 @@ from duckdb_adapter.statements import (
     alias_advice,
     are_made_at_once,
     begins_transaction,
+    copied_table,
     created_table,
     is_refused_change,
     kind_of,
@@ -287,9 +288,9 @@ class LanceConnection:
         import duckdb
 
         kind = kind_of(statement)
-        created = created_table(statement) if kind == "CREATE" else None
-        if created is not None:
-            raise duckdb.InvalidInputException(refusal(created, statement))
+        written = created_table(statement) or copied_table(statement)
+        if written is not None:
+            raise duckdb.InvalidInputException(refusal(written, statement))
         pins = PinnedVersions() if self._transaction is None else self._transaction
         variables = {**caller.f_globals, **caller.f_locals}
         text = getattr(statement, "query", "")

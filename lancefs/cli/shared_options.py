@@ -47,12 +47,15 @@ class WholeNumber(click.IntRange):
             self.fail(f"{value}: {expected}", param, ctx)
 
 
-def command(*, examples: str = "", epilog: str = "") -> Callable[[Callable[..., Any]], Any]:
+def command(
+    *, examples: str = "", epilog: str = "", kind: type[click.Command] = click.Command
+) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator that makes a function a command, with `--debug`.
 
     Args:
         examples: Command lines, one per line, for the end of the help text.
         epilog: Text below the examples.
+        kind: The class of the command.
     """
     lines = [line.strip() for line in examples.strip().splitlines()]
     shown = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines) if lines else ""
@@ -60,7 +63,7 @@ def command(*, examples: str = "", epilog: str = "") -> Callable[[Callable[..., 
 
     def wrap(function: Callable[..., Any]) -> Any:
         name = function.__name__.rstrip("_")
-        return click.command(name, epilog=text, no_args_is_help=False)(debug(function))
+        return click.command(name, kind, epilog=text, no_args_is_help=False)(debug(function))
 
     return wrap
 

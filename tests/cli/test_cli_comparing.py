@@ -211,6 +211,55 @@ def test_sql_says_that_tables_are_only_read(
     assert done.err == "lancefs: teas.lance: a Lance table is only read; no statement changes it\n"
 
 
+def test_sql_ends_a_message_in_front_of_a_hint(
+    shop: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shop)
+    done = here("sql", "SELECT * FROM ./teas.lance")
+    assert 'error at or near ".". A path stands in single quotes' in done.err
+    done = here("sql", "FROM 'teas.lance' AT (VERSION => 1)")
+    assert "not support time travel. A version follows the path" in done.err
+
+
+def test_sql_prints_the_plans_that_a_query_asks_for(here: Here) -> None:
+    done = here("sql", f"EXPLAIN ANALYZE SELECT city FROM '{ORDERS}' WHERE price > 3")
+    assert (done.code, done.err) == (0, "")
+    assert "\\n" not in done.out
+    assert len(done.out.splitlines()) > 5
+    done = here("sql", "EXPLAIN SELECT 1", "--format", "json")
+    assert json.loads(done.out)[0].keys() == {"explain_key", "explain_value"}
+
+
+def test_sql_runs_a_query_that_begins_with_a_comment(here: Here) -> None:
+    query = "-- a = b\nSELECT 1 AS one"
+    for arguments in ([query], [query, "--format", "csv"], ["--format", "csv", query]):
+        done = here("sql", *arguments)
+        assert (done.code, done.err) == (0, "")
+        assert "one" in done.out
+    assert "one" in here("sql", "--one\nSELECT 1 AS one").out
+    assert here("sql", "--", query).code == 0
+    assert "no such option '--nope'" in here("sql", "--nope", "SELECT 1").err
+
+
+@pytest.mark.parametrize("form", ["json", "ndjson"])
+def test_a_column_of_a_name_that_was_there_is_in_json_too(form: str, here: Here) -> None:
+    done = here("sql", "SELECT 1 AS a, 2 AS a, 3 AS a_1, 4 AS a", "--format", form)
+    (row,) = json.loads(f"[{done.out}]" if form == "ndjson" else done.out)
+    assert row == {"a": 1, "a_2": 2, "a_1": 3, "a_3": 4}
+    done = here("head", ORDERS, "-n", "1", "-c", "city,city", "--format", form)
+    assert '{"city": "Gent", "city_1": "Gent"}' in done.out
+
+
+def test_sql_writes_no_csv_file_in_the_name_of_a_lance_table(tmp_path: Path, here: Here) -> None:
+    out = tmp_path / "new.lance"
+    done = here("sql", f"COPY (FROM '{ORDERS}') TO '{out}'")
+    assert done.code == 2
+    assert "lancefs only reads Lance tables, and refuses this COPY" in done.err
+    assert not out.exists()
+    assert here("sql", f"COPY (FROM '{ORDERS}') TO '{out}' (FORMAT parquet)").code == 0
+    assert out.read_bytes().startswith(b"PAR1")
+
+
 def test_sql_runs_a_query_behind_another(here: Here) -> None:
     done = here("sql", "SELECT 1 FROM range(300000); SELECT 2 AS two", "--format", "csv")
     assert (done.code, done.out) == (0, '"two"\n2\n')

@@ -47,6 +47,20 @@ def test_a_table_with_the_name_of_a_lance_table_is_not_created(name: str) -> Non
     assert con.execute("SHOW ALL TABLES").fetchall() == []
 
 
+@pytest.mark.parametrize("options", ["", " (HEADER);", " -- all\n;"])
+def test_a_csv_file_with_the_name_of_a_lance_table_is_not_written(
+    options: str, tmp_path: Path
+) -> None:
+    con, out = connect("wrap"), tmp_path / "new.lance"
+    for method in (con.execute, con.sql):
+        with pytest.raises(duckdb.InvalidInputException, match="and refuses this COPY"):
+            method(f"COPY (SELECT 1 AS a) TO '{out}'{options}")
+    assert not out.exists()
+    for ending in (" (FORMAT csv)", " (HEADER, format CSV)"):
+        con.execute(f"COPY (SELECT 1 AS a) TO '{out}'{ending}")
+    con.execute(f"COPY (SELECT 'TO ''x.lance''' AS a) TO '{tmp_path}/lance.csv'")
+
+
 def test_tables_of_duckdb_are_changed_as_always(con: Any, table: str) -> None:
     con.execute(f"CREATE TABLE mine AS FROM '{table}'")
     con.execute(f"INSERT INTO mine SELECT * FROM '{table}'")

@@ -22,18 +22,33 @@ _BATCH_ROWS = 64 * 1024
 _PROMPT = "lancefs> "
 _MORE = "     ... "
 _NO_UTF8 = "the query is not in UTF-8, as DuckDB expects it"
+# The line of a query in a message of DuckDB, and what marks the place in it.
+_LINE = re.compile(r"(?P<end>[.?!]?)\n+LINE \d+:[^\n]*\n *\^+(?P<more>(?=\n))?")
 _WELCOME = """SQL in DuckDB. A table is its path in quotes: FROM 'data/orders.lance@v7'
 End a query with ;  –  .quit or Ctrl-D leaves."""
 
 
+class _SqlCommand(click.Command):
+    """The command, whose query may begin with a comment."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse arguments; one with a blank or a line break in its name is a query, no option."""
+        is_query = [re.match(r"--[^\s=]*\s", one) is not None for one in args]
+        if any(is_query) and "--" not in args:
+            first = is_query.index(True)
+            args = [*args[:first], *args[first + 1 :], "--", args[first]]
+        return super().parse_args(ctx, args)
+
+
 @shared_options.command(
+    kind=_SqlCommand,
     examples="""
     lancefs sql "SELECT city, sum(price) FROM 'orders.lance@prod' GROUP BY city"
     lancefs sql "FROM lance_versions('orders.lance')" --format json
     lancefs sql --explain "SELECT max(price) FROM 'orders.lance' WHERE city = 'Gent'"
     lancefs sql < query.sql
     lancefs sql
-    """
+    """,
 )
 @click.argument("query", required=False)
 @shared_options.output
@@ -97,7 +112,12 @@ def _run_once(connection: Any, query: str, form: str, explain: bool) -> None:
     try:
         _run(connection, query, form, explain)
     except Failure as error:
-        raise Failure(re.sub(r"\n+LINE \d+:[^\n]*\n *\^+", "", str(error))) from error
+        raise Failure(_LINE.sub(_without_line, str(error))) from error
+
+
+def _without_line(line: re.Match[str]) -> str:
+    """Return what is left of a message in place of the line: a full stop before a hint."""
+    return line["end"] if line["end"] or line["more"] is None else "."
 
 
 def _run(connection: Any, query: str, form: str, explain: bool) -> None:
@@ -114,12 +134,17 @@ def _run(connection: Any, query: str, form: str, explain: bool) -> None:
         raise Failure(_NO_UTF8)
     try:
         *before, last = connection.extract_statements(query)
+        for statement in (*before, last):
+            _check_target(statement)
         for statement in before:
             connection.execute(statement)
             while connection.fetchmany(_BATCH_ROWS):  # DuckDB 2.0 runs nothing else before its end
                 pass
         if explain:
             _print_plan(connection, last.query)
+            return
+        if last.type == duckdb.StatementType.EXPLAIN and form == "table":
+            _print_plans(connection.execute(last).fetchall())
             return
         kinds, results = last.expected_result_type, duckdb.ExpectedResultType
         if (
@@ -138,7 +163,20 @@ def _run(connection: Any, query: str, form: str, explain: bool) -> None:
     except duckdb.Error as error:
         hint = "A version follows the path: FROM 't.lance@v1'"
         is_hinted = ".lance" in query and "does not support time travel" in str(error)
-        raise Failure(f"{error}\n{hint}" if is_hinted else str(error)) from error
+        raise Failure(f"{error}.\n{hint}" if is_hinted else str(error)) from error
+
+
+def _check_target(statement: Any) -> None:
+    """Refuse to write what looks like a Lance table, which DuckDB itself does not ask about.
+
+    Raises:
+        Failure: The statement would write a CSV file of such a name.
+    """
+    from duckdb_adapter.statements import copied_table, refusal
+
+    name = copied_table(statement)
+    if name is not None:
+        raise Failure(refusal(name, statement))
 
 
 def _read_query() -> str:
@@ -197,12 +235,17 @@ def _print_plan(connection: Any, query: str) -> None:
 
     with noting_scans() as scans:
         plans = connection.execute(f"EXPLAIN {query}").fetchall()
-    for _, plan in plans:
-        print_document(plan.rstrip())
+    _print_plans(plans)
     for scan in scans:
         print_line()
         print_line(scan.dataset.opened.name)
         print_document(scan.explain())
+
+
+def _print_plans(plans: list[tuple[str, str]]) -> None:
+    """Print what EXPLAIN returns, a drawing of many lines in each row."""
+    for _, plan in plans:
+        print_document(plan.rstrip())
 
 
 def _converse(connection: Any, form: str, explain: bool) -> None:

@@ -10,6 +10,7 @@ import codecs
 import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import IO, Any, cast
 
 import pyarrow as pa
@@ -182,13 +183,27 @@ def _write_json(schema: pa.Schema, batches: Iterable[pa.RecordBatch], sink: IO[b
 
 
 def _json_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
+    names = _keys(schema.names)
     for batch in batches:
         table = readable(pa.Table.from_batches([batch], schema))
         columns = [
             _jsonable_values(column, field.type)
             for column, field in zip(table.columns, schema, strict=True)
         ]
-        yield from map(row_to_json, _records(schema.names, columns, table.num_rows))
+        yield from map(row_to_json, _records(names, columns, table.num_rows))
+
+
+def _keys(names: Sequence[str]) -> list[str]:
+    """Return names as the keys of an object: one that was there gets a number, as in DuckDB."""
+    keys: list[str] = []
+    taken = set(names)
+    for name in names:
+        key = name
+        if key in keys:
+            key = next(one for n in count(1) if (one := f"{name}_{n}") not in taken)
+            taken.add(key)
+        keys.append(key)
+    return keys
 
 
 def _jsonable_values(column: pa.ChunkedArray, data_type: pa.DataType) -> list[Any]:
