@@ -31,29 +31,12 @@ from lancefs.views.arrow.layout_cache import LayoutCache
 from lancefs.views.file_node import FileNode
 from lancefs.views.file_objects import ForwardFile, ViewFile, cut
 from lancefs.views.folder import Folder
+from lancefs.views.hints import check_options
 from lancefs.views.listing_cache import ListingCache
 from lancefs.views.locations import Finder, Location, known_info
 from lancefs.views.open_tables import OpenTables
 from lancefs.views.read_only import ReadOnlyFileSystem, refuse
 from lancefs.views.tree import Directory, Node
-
-# Options that fsspec itself passes to filesystems.
-_FSSPEC_OPTIONS = {
-    "asynchronous",
-    "loop",
-    "batch_size",
-    "use_listings_cache",
-    "listings_expiry_time",
-    "max_paths",
-    "skip_instance_cache",
-}
-# What is meant by other options.
-_MEANT = {
-    **dict.fromkeys(("path", "table", "target", "uri", "url"), "the table is given as fo=…"),
-    **dict.fromkeys(
-        ("branch", "ref", "tag", "version"), "a version is a path, such as versions/2.arrow"
-    ),
-}
 
 
 class _WorkingDirectory:
@@ -151,10 +134,7 @@ class LanceFileSystem(ReadOnlyFileSystem):
         list_streams: bool = True,
         **kwargs: Any,
     ) -> None:
-        if unknown := kwargs.keys() - _FSSPEC_OPTIONS:
-            name = min(unknown)
-            hint = _MEANT.get(name, "options of the store are given as target_options={…}")
-            raise TypeError(f"LanceFileSystem got an unexpected keyword argument {name!r}; {hint}")
+        check_options(kwargs, target_protocol)
         check_flags(mmap=mmap, list_streams=list_streams)
         if max_memory is not None:
             check_number("max_memory", max_memory, least=1)

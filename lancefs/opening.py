@@ -18,6 +18,7 @@ from lancefs.storage.local_files import local_path
 from lancefs.table.base_paths import BaseRules, as_rules, confine
 from lancefs.table.open_version import OpenVersion, open_version
 from lancefs.table.refs import Ref, again_if_cleaned_up, make_ref, parse_ref, resolve
+from lancefs.table.versions import VERSIONS
 
 # The path of a table, perhaps in an archive, and the ref after the @. Behind that of a login in the
 # URL of an archive is a slash.
@@ -98,6 +99,8 @@ def open(
     versioned = _VERSIONED.fullmatch(path)
     if versioned is None:
         return open_at(path, wanted)
+    if wanted == Ref() and not _is_there(path, options, filesystem):
+        return open_at(versioned[1], parse_ref(versioned[2]))
     try:
         return open_at(path, wanted)
     except (NotALanceTable, ReadFailed):  # no such directory, or a server that does not list
@@ -118,6 +121,17 @@ def _path_of(url: object) -> str:
     if not isinstance(url, str | bytes | os.PathLike):
         raise TypeError(f"url is {url!r}; the path or URL of a table was expected")
     return os.fsdecode(url)
+
+
+def _is_there(path: str, storage_options: Mapping[str, Any], filesystem: Any) -> bool:
+    """Tell by one listing whether a table may be at a path; True where that cannot be listed."""
+    try:
+        store = _store(path, storage_options, filesystem)
+        return os.path.lexists(store.root) if store.is_local else bool(store.names(VERSIONS))
+    except NotALanceTable:  # an archive that is not there
+        return False
+    except ReadFailed:
+        return True
 
 
 def _open_fresh(

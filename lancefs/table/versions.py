@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, overload
 
-from lancefs.errors import CorruptFile, MissingFile, ReadFailed, RefNotFound
+from lancefs.errors import CorruptFile, MissingFile, NotALanceTable, ReadFailed, RefNotFound
 from lancefs.storage import Store
 from lancefs.storage.retries import CHECK_ADDRESS, CHECK_OPTIONS, GIVE_CREDENTIALS
 
@@ -89,13 +89,16 @@ class VersionList(Sequence[VersionFile]):
         return _described(VersionFile(version, f"{VERSIONS}/{name}", scheme, None), info)
 
 
-def list_versions(store: Store, with_sizes: bool = True, since: int | None = None) -> VersionList:
+def list_versions(
+    store: Store, with_sizes: bool = True, since: int | None = None, explained: bool = True
+) -> VersionList:
     """List the versions of a table, oldest first, with one listing.
 
     Args:
         store: The directory of the table, or of a branch.
         with_sizes: Whether the sizes of local files are wanted, for which each file is asked.
         since: Versions before this one may be left out, which S3 lists last; None for all.
+        explained: Whether the error for no table says what is there, which takes requests.
 
     Raises:
         NotALanceTable: The directory has no version.
@@ -103,7 +106,7 @@ def list_versions(store: Store, with_sizes: bool = True, since: int | None = Non
         ReadFailed: The store refused or failed.
     """
     names, infos = _list_files(store, with_sizes, since)
-    return VersionList(_in_order(store, names), infos)
+    return VersionList(_in_order(store, names, explained), infos)
 
 
 def _list_files(
@@ -176,7 +179,7 @@ def _v2_name(version: int) -> str:
     return f"{_U64_MAX - version:020}{_SUFFIX}"
 
 
-def _in_order(store: Store, names: Sequence[str]) -> Sequence[str]:
+def _in_order(store: Store, names: Sequence[str], explained: bool = True) -> Sequence[str]:
     """Return the names of manifests among those of files, in the order of the versions."""
     # Of twenty digits, the highest are of the oldest version.
     v2 = _attached(sorted(_V2_NAMES.findall("/".join(["", *names, ""])), reverse=True))
@@ -184,6 +187,8 @@ def _in_order(store: Store, names: Sequence[str]) -> Sequence[str]:
     v1 = _attached(sorted(filter(_V1_NAME.fullmatch, others), key=_numbered))
     if v1 and v2:
         raise _mixed_schemes(store, {Scheme.V1: v1[0], Scheme.V2: v2[0]})
+    if not (v1 or v2 or explained):
+        raise NotALanceTable(f"{store.url()}: not a Lance table")
     if not (v1 or v2):
         from lancefs.table.not_a_table import not_a_table
 

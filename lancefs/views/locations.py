@@ -10,13 +10,16 @@ from typing import Any, NamedTuple
 import fsspec
 
 from lancefs.errors import NoSuchPath, NotALanceTable, ReadFailed
+from lancefs.masking import mask_secrets
 from lancefs.storage import Store
+from lancefs.storage.retries import CHECK_ADDRESS
 from lancefs.table.base_paths import BaseRules, confine
 from lancefs.table.refs import Ref
 from lancefs.table.versions import VERSIONS, list_versions
 from lancefs.views import tree
 from lancefs.views.file_node import FileNode
 from lancefs.views.folder import Folder
+from lancefs.views.hints import meant_url
 from lancefs.views.open_tables import OpenTables, TableSession, ViewedVersion
 from lancefs.views.tree import Node
 
@@ -77,6 +80,9 @@ class Finder:
             FileNotFoundError: The path does not exist; the message says what does.
             LanceError: The table cannot be read.
         """
+        hint = meant_url(path) if self.root is None else None
+        if hint is not None:
+            raise NoSuchPath(f"{mask_secrets(path)}: {hint}")
         parts = [part for part in path.split("/") if part]
         if self.root is not None and ".." in parts:
             raise NoSuchPath(f"{path}: a path cannot lead out of the directory that it begins in")
@@ -105,6 +111,9 @@ class Finder:
         Args:
             root: Path of the directory in the spelling of `fs`.
             rest: Components of the path after the directory.
+
+        Raises:
+            ReadFailed: There is no connection to the store.
         """
         store = confine(Store(self.fs, root), self.rules)
         table = TableSession(store, self.rules, self.opened)
@@ -112,10 +121,13 @@ class Finder:
             return table
         try:
             if not rest or rest[0] in tree.Root.NAMES:
-                table.versions()  # the next step mostly needs the listing
+                table.versions(explained=False)  # the next step mostly needs the listing
             elif not table.store.names(VERSIONS):
                 return None
-        except (NotALanceTable, ReadFailed):  # a directory above a table may not be listable
+        except (NotALanceTable, ReadFailed) as error:
+            if str(error.args[0]).endswith(CHECK_ADDRESS):  # nothing can be read from the store
+                raise
+            # A directory above a table may not be listable.
             version = tree.version_of(rest)
             if version is None or not table.has_unlisted(version):
                 return None

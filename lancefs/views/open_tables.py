@@ -247,11 +247,12 @@ class TableSession:
         """The directory that keeps layouts of the table's files for other processes."""
         return self._opened.layouts
 
-    def versions(self, branch: str | None = None) -> Sequence[VersionFile]:
+    def versions(self, branch: str | None = None, explained: bool = True) -> Sequence[VersionFile]:
         """List the versions of a branch, oldest first.
 
         Args:
             branch: None for the main one.
+            explained: Whether the error for no table says what is there, which takes requests.
 
         Raises:
             NotALanceTable: There is no table.
@@ -263,7 +264,7 @@ class TableSession:
             where = self.store
             if branch is not None:
                 where = resolve(self.store, Ref(branch=branch)).store
-            self._listed[branch] = list_versions(where)
+            self._listed[branch] = list_versions(where, explained=explained)
             for file in self._listed[branch]:
                 self._remember(Resolved(where, file, branch, self.store))
         return self._listed[branch]

@@ -158,6 +158,25 @@ def test_an_unknown_option_is_a_type_error() -> None:
         fsspec.filesystem("lance", fo="t.lance", version=2)
 
 
+def test_an_option_of_the_store_of_a_chained_url_goes_by_its_protocol(shared_table: str) -> None:
+    chained = f"lance://latest.arrow::file://{shared_table}"
+    with pytest.raises(TypeError, match=r"'anon'; .*storage_options=\{'file': \{…\}\}"):
+        pd.read_feather(chained, storage_options={"anon": True})
+    assert len(pd.read_feather(chained, storage_options={"file": {"auto_mkdir": False}}))
+
+
+@pytest.mark.parametrize("options", [{}, {"target_protocol": "memory"}])
+def test_the_url_of_another_store_is_no_path(options: dict[str, str]) -> None:
+    fs = LanceFileSystem(**options)
+    for path, below in (("", "latest.arrow"), ("/versions/2.arrow", "versions/2.arrow")):
+        message = rf"fo='s3://b/t.lance'\), .*lance://{below}::s3://b/t.lance$"
+        with pytest.raises(NoSuchPath, match=message):
+            fs.open(f"s3://b/t.lance{path}")
+    with pytest.raises(NoSuchPath, match=r"lance://latest.arrow::s3://b/t.lance$"):
+        pd.read_feather("lance://s3://b/t.lance/latest.arrow")
+    assert not fs.exists("s3://b/t.lance")
+
+
 def test_a_table_with_a_version_says_how_files_name_versions(shared_table: str) -> None:
     with pytest.raises(NotALanceTable, match=r"version is lance://versions/7.arrow::t.lance$"):
         fsspec.open(f"lance://latest.arrow::{shared_table}@v2").open()

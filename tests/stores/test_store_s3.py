@@ -44,6 +44,26 @@ def test_to_open_the_newest_version_takes_a_listing_and_a_read(
     assert s3_counts.requests == {"LIST": 2, "GET": 1}  # its manifest is kept
 
 
+@pytest.mark.parametrize("ref", ["v1", "2"])
+def test_a_version_behind_the_url_takes_few_listings_more(
+    ref: str, s3_options: dict[str, Any], s3_counts: Counts
+) -> None:
+    """A directory of that name goes before it."""
+    assert lancefs.open(f"{URL}@{ref}", storage_options=s3_options).version == int(ref[-1])
+    assert s3_counts.requests.keys() <= {"LIST", "GET"}
+    assert s3_counts.requests["LIST"] <= 3
+
+
+def test_a_path_without_a_table_takes_few_requests(
+    s3_options: dict[str, Any], s3_counts: Counts
+) -> None:
+    fs = LanceFileSystem(fo="s3://lake/none.lance", target_options=s3_options)
+    s3_counts.clear()
+    with pytest.raises(NotALanceTable, match=r"no such directory, or it is empty$"):
+        fs.open("latest.arrow")
+    assert s3_counts.requests.total() <= 13
+
+
 def test_to_open_the_version_of_now_takes_no_more(
     s3_options: dict[str, Any], s3_counts: Counts
 ) -> None:

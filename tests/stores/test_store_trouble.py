@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from comparison import assert_same_table
+from fsspec.implementations.memory import MemoryFileSystem
 from store_doubles import (
     Answer,
     CountingFileSystem,
@@ -203,6 +204,26 @@ def test_a_server_that_is_not_there_is_not_asked_for_long(
     with pytest.raises(ReadFailed, match=r"refused; check the address"):
         retry(ask, "s3://lake/t.lance")
     assert len(asked) == times
+
+
+def test_a_server_that_is_not_there_is_asked_once_for_a_path(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Any directory on the way to a file could be the table."""
+    monkeypatch.setattr(Attempts, "seconds", property(lambda _: 6.0))
+    asked: list[str] = []
+
+    class Gone(MemoryFileSystem):
+        cachable = False
+
+        def ls(self, path: str, detail: bool = False, **kwargs: Any) -> Any:
+            asked.append(path)
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+
+    fs = LanceFileSystem(fo="/t.lance", fs=Gone())
+    with pytest.raises(ReadFailed, match=r"t\.lance.*refused; check the address"):
+        fs.open("latest.arrow")
+    assert len(asked) == 1
 
 
 def test_a_server_without_tls_is_not_asked_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
