@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +13,7 @@ import duckdb
 import lance
 import pytest
 from roads import EACH_DATABASE, connect, needs_install, write_logs
+from support import ORDERS, REPOSITORY
 
 from duckdb_adapter.queries import query_texts
 from duckdb_adapter.queries.parsing import parse
@@ -230,3 +234,15 @@ def test_a_pivot_reads_what_it_needs(native: Any, table: Path, reads: list[dict[
         assert con.execute(query.format(t=f"'{table}'")).fetchall() == expected
     # The values of `level` are known by now.
     assert [list(one["columns"]) for one in reads] == [["id", "level"]]
+
+
+def test_the_command_line_stores_rows_in_a_file(tmp_path: Path) -> None:
+    query = f"COPY (SELECT city FROM '{ORDERS}') TO '{tmp_path}/cities.csv'"
+    done = subprocess.run(
+        [sys.executable, "-m", "lancefs", "sql", query],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert len((tmp_path / "cities.csv").read_text().splitlines()) == 1192

@@ -152,7 +152,10 @@ def _run(connection: Any, query: str, form: str, explain: bool) -> None:
         ):  # CREATE, SET and the like
             connection.execute(last)
             return
-        reader = _reader(connection.sql(last))
+        result = connection.sql(last)
+        if result is None:  # of a COPY before DuckDB 2.0
+            return
+        reader = _reader(result)
         print_rows(reader.schema, reader, form, caption=lambda rows: plural(rows, "row"))
     except duckdb.ParserException as error:
         is_bare = ".lance" in re.sub("'[^']*'", "", query)
