@@ -191,6 +191,16 @@ def retry(call: Callable[[], T], url: str) -> T:
     raise AssertionError("the last attempt returns or raises")
 
 
+def found_no_store(error: LanceError) -> bool:
+    """Whether a read failed since nothing answers at the address of the store."""
+    return str(error.args[0]).endswith(CHECK_ADDRESS)
+
+
+def is_store_closed(error: LanceError) -> bool:
+    """Whether a read failed for a reason that holds for all reads of the store."""
+    return str(error.args[0]).endswith((CHECK_ADDRESS, CHECK_OPTIONS, GIVE_CREDENTIALS))
+
+
 def _advice(error: BaseException) -> str:
     if _is_unreachable(error):
         return CHECK_ADDRESS

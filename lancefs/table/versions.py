@@ -15,7 +15,7 @@ from typing import NamedTuple, overload
 
 from lancefs.errors import CorruptFile, MissingFile, NotALanceTable, ReadFailed, RefNotFound
 from lancefs.storage import Store
-from lancefs.storage.retries import CHECK_ADDRESS, CHECK_OPTIONS, GIVE_CREDENTIALS
+from lancefs.storage.retries import is_store_closed
 
 VERSIONS = "_versions"
 
@@ -122,9 +122,7 @@ def _list_files(
         entries = store.entries(VERSIONS) if entries is None else entries
     except ReadFailed as error:
         # Of a store that nothing can be read from, no version can be read either.
-        closed = CHECK_ADDRESS, CHECK_OPTIONS, GIVE_CREDENTIALS
-        is_closed = str(error.args[0]).endswith(closed)
-        hint = "" if is_closed else _listing_hint(store)
+        hint = "" if is_store_closed(error) else _listing_hint(store)
         raise ReadFailed(f"{error.args[0]}{hint}") from error
     infos = {name: info for name, info in entries if info.get("type") != "directory"}
     return list(infos), infos

@@ -12,7 +12,7 @@ import fsspec
 from lancefs.errors import NoSuchPath, NotALanceTable, ReadFailed
 from lancefs.masking import mask_secrets
 from lancefs.storage import Store
-from lancefs.storage.retries import CHECK_ADDRESS
+from lancefs.storage.retries import found_no_store
 from lancefs.table.base_paths import BaseRules, confine
 from lancefs.table.refs import Ref
 from lancefs.table.versions import VERSIONS, list_versions
@@ -125,7 +125,7 @@ class Finder:
             elif not table.store.names(VERSIONS):
                 return None
         except (NotALanceTable, ReadFailed) as error:
-            if str(error.args[0]).endswith(CHECK_ADDRESS):  # nothing can be read from the store
+            if found_no_store(error):
                 raise
             # A directory above a table may not be listable.
             version = tree.version_of(rest)
