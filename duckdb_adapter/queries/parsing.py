@@ -23,6 +23,10 @@ _log = logging.getLogger("duckdb_adapter")
 
 # Longer queries are not parsed a second time. They are written by programs, with long lists.
 MAX_TEXT = 10_000
+# Trees with more levels are not looked at: functions that do call themselves once or twice for each
+# level, and Python allows a thousand calls within each other, those of the user's program included.
+# A sum of fifty columns has 150 levels.
+_MAX_LEVELS = 200
 
 
 def _open_database() -> duckdb.DuckDBPyConnection:
@@ -73,7 +77,7 @@ def parse(text: str) -> dict[str, Any] | None:
 
     Returns:
         The root node: one that selects rows, or joins such nodes. None where the text is no single
-        SELECT, has none, is long, or is not understood.
+        SELECT, has none, is long or deeply nested, or is not understood.
     """
     import duckdb
 
@@ -84,11 +88,24 @@ def parse(text: str) -> dict[str, Any] | None:
     except duckdb.Error as error:  # what is wrong with the query is in the answer
         _say_unparsed(type(error).__name__)  # the message may have secrets that are in the text
         return None
+    except RecursionError:  # of Python's parser of JSON
+        return None
     statements = found.get("statements", [])
     if found.get("error") is not False or len(statements) != 1:
         return None
     node: dict[str, Any] = statements[0]["node"]
-    return node
+    return node if _has_few_levels(node) else None
+
+
+def _has_few_levels(node: dict[str, Any]) -> bool:
+    """Whether functions may call themselves for each level of a tree."""
+    level: list[Any] = [node]
+    for _ in range(_MAX_LEVELS):
+        parts = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [each for part in parts for each in part if isinstance(each, (dict, list))]
+        if not level:
+            return True
+    return False
 
 
 @cache

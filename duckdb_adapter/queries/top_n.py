@@ -149,5 +149,5 @@ def _is_shown(expression: Mapping[str, Any], column: str, columns: Mapping[str, 
     if expression["class"] not in _PLAIN or fold(expression["alias"]) == column:
         return False
     # A member of a struct may have the name of the column.
-    is_named_so = column in map(str.lower, expression.get("column_names", [])[-1:])
+    is_named_so = column in map(fold, expression.get("column_names", [])[-1:])
     return not is_named_so or column_of(expression, columns) == column

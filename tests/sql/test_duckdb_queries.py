@@ -32,8 +32,18 @@ QUERIES = [
     "SELECT order_id FROM {t} ORDER BY price DESC, order_id LIMIT 5 OFFSET 3",
 ]
 
+# Deeper than Python allows calls within each other: programs write sums and texts of many columns.
+DEEPLY_NESTED = [
+    f"SELECT max(order_id{' + 0' * 250}) FROM {{t}}",
+    f"SELECT city{' || tea' * 400} AS c, count(*) FROM {{t}} GROUP BY c ORDER BY c",
+    f"SELECT order_id FROM {{t}} WHERE {'NOT ' * 600}city = 'Graz' ORDER BY price, 1 LIMIT 3",
+    f"SELECT count(*) FROM {'(FROM ' * 90}{{t}}{')' * 90}",
+    f"SELECT {'CASE WHEN order_id > 9 THEN 1 ELSE ' * 90}0{' END' * 90} AS c, count(*) FROM {{t}} "
+    "GROUP BY 1 ORDER BY 1",
+]
 
-@pytest.mark.parametrize("query", QUERIES)
+
+@pytest.mark.parametrize("query", [*QUERIES, *DEEPLY_NESTED])
 def test_a_query_gives_what_it_gives_on_a_copy(con: Any, query: str) -> None:
     con.execute("SET TimeZone = 'UTC'")
     con.execute(f"CREATE TABLE copied AS FROM '{ORDERS}'")
