@@ -87,31 +87,37 @@ def _tables_in(node: Any, names: Callable[[SyntaxNode], bool]) -> Iterator[Synta
 def reads_in(root: SyntaxNode) -> Iterator[TableRead]:
     """Yield the SELECTs that read tables, views and functions: all that DuckDB surely binds.
 
-    A SELECT comes once for each of its tables, and each time that another one selects from it.
+    A SELECT comes once for each of its tables.
 
     Args:
         root: The root node of the text.
     """
-    yield from _reads(root, {})
+    yield from _reads(root, {}, set())
 
 
-def _reads(query: SyntaxNode, known: Mapping[str, NamedQuery]) -> Iterator[TableRead]:
+def _reads(
+    query: SyntaxNode, known: Mapping[str, NamedQuery], searched: set[int]
+) -> Iterator[TableRead]:
     """Yield the SELECTs that read tables in a query.
 
     Args:
         query: Its node.
         known: The common table expressions around it, by their names in lower case.
+        searched: Those that were searched before, by the identity of their nodes: each of twenty
+            may select from the one before twice, which would be a million ways to the first one.
     """
     known = with_named(known, query)
     if query["type"] == "SET_OPERATION_NODE":
         for child in query["children"]:
-            yield from _reads(child, known)
+            yield from _reads(child, known, searched)
     elif query["type"] == "SELECT_NODE":
         for source in sources_of(query["from_table"]):
             if (named := known.get(plain_name(source))) is not None:
-                yield from _reads(named.query, named.known)
+                if id(named.query) not in searched:
+                    searched.add(id(named.query))
+                    yield from _reads(named.query, named.known, searched)
             elif source["type"] == "SUBQUERY":
-                yield from _reads(source["subquery"]["node"], known)
+                yield from _reads(source["subquery"]["node"], known, searched)
             else:
                 yield TableRead(query, source, known)
 

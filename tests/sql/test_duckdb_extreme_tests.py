@@ -13,6 +13,9 @@ import pyarrow as pa
 import pytest
 from roads import assert_same_rows, connect, needs_install, scanned
 
+from duckdb_adapter.queries.parsing import parse
+from duckdb_adapter.queries.table_reads import reads_in
+
 pytestmark = [needs_install, pytest.mark.usefixtures("any_table_is_long")]
 
 ROWS = 4000
@@ -250,6 +253,16 @@ def test_other_comparisons_are_left_to_duckdb(
     con = connect("shared")
     found = scanned(reads, lambda: con.execute(query.format(t=f"'{table}'")).fetchall())
     assert not any("ts ==" in filter for columns, filter in found if "id" in columns)
+
+
+def test_each_query_is_searched_once_however_many_select_from_it(table: Path) -> None:
+    joined = [f"q{n} AS (FROM q{n - 1} AS a JOIN q{n - 1} AS b USING (id))" for n in range(1, 41)]
+    query = f"WITH q0 AS (SELECT id FROM '{table}' WHERE id = (SELECT max(id) FROM '{table}')), "
+    query += f"{', '.join(joined)} SELECT count(*) FROM q40"
+    root = parse(query)
+    assert root is not None
+    assert [read.source["table_name"] for read in reads_in(root)] == [str(table)]
+    assert connect("install").execute(query).fetchall() == [(1,)]
 
 
 def test_a_macro_by_the_name_of_an_extreme_is_refused(table: Path) -> None:
