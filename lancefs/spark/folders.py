@@ -40,7 +40,7 @@ def find_tables(place: str | os.PathLike[str], storage: Mapping[str, Any]) -> di
     place = absolute(place)
     fs, path = open_place(place, storage)
     path = path.rstrip("/")
-    if _has_signs(path) and not retry(lambda: fs.isdir(path), place):
+    if has_signs(path) and not retry(lambda: fs.isdir(path), place):
         top, found = _top(path), matching_folders(fs, path, place)
     else:
         top = path
@@ -65,13 +65,14 @@ def find_tables(place: str | os.PathLike[str], storage: Mapping[str, Any]) -> di
     return tables
 
 
-def _has_signs(path: str) -> bool:
+def has_signs(path: str) -> bool:
+    """Return whether a path has signs of a pattern."""
     return any(sign in path for sign in _SIGNS)
 
 
 def _top(pattern: str) -> str:
     """Return the folders of a pattern before the first one that has a sign."""
     top = os.path.dirname(pattern)
-    while _has_signs(top):
+    while has_signs(top):
         top = os.path.dirname(top)
     return top

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from lancefs.errors import MissingFile, NotALanceTable, RefNotFound
 from lancefs.masking import mask_secrets
+from lancefs.spark.folders import has_signs
 from lancefs.spark.shipping import Shipped, ship
 from lancefs.spark.stores import open_place
 from lancefs.spark.table_options import TableOptions
@@ -18,6 +20,8 @@ from lancefs.table.base_paths import confine
 from lancefs.table.open_version import OpenVersion, open_version
 from lancefs.table.refs import Ref
 
+# A path with a version, as `lancefs.open` takes it.
+_VERSIONED = re.compile(r"(.*\.lance)/*@[^@/]*", re.DOTALL)
 # Versions that a Python process keeps open: a worker runs many tasks on few tables.
 _OPEN = 8
 _VERSIONS: BudgetCache[Any, OpenVersion] = BudgetCache(_OPEN)
@@ -90,7 +94,30 @@ def open_table(table: TableOptions, ref: Ref) -> OpenVersion:
         ValueError: The storage options do not fit the store.
     """
     store = confine(Store(*open_place(table.url, table.storage)), table.base_rules)
-    return open_version(store, ref, table.base_rules)
+    try:
+        return open_version(store, ref, table.base_rules)
+    except NotALanceTable:
+        instead = _instead(mask_secrets(table.url))
+        if instead is None:
+            raise
+        raise NotALanceTable(instead) from None
+
+
+def _instead(url: str) -> str | None:
+    """Say what to do in place of a path that `attach` or `lancefs.open` would take."""
+    versioned = _VERSIONED.fullmatch(url)
+    if versioned is not None:
+        return (
+            f"{url}: no table has this path; in Spark the version of {versioned[1]} is named by an "
+            "option (version, tag, branch, asOf), or by the argument ref of lancefs.spark.table"
+        )
+    if not has_signs(url):
+        return None
+    return (
+        f"{url}: no table has this path, and a DataFrame reads no pattern: "
+        "lancefs.spark.attach(spark, pattern) makes a view of each table that matches, which "
+        "UNION ALL or unionByName join"
+    )
 
 
 def pin(table: TableOptions, version: OpenVersion) -> Pinned:

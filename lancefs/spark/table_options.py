@@ -26,6 +26,8 @@ _NAMES = (
     "tag",
     "branch",
     "asOf",
+    "versionAsOf",
+    "timestampAsOf",
     "columns",
     "filter",
     "withRowId",
@@ -51,8 +53,10 @@ _STORAGE = "storage."
 CATALOGUE_COPY = "option."
 # What Spark makes of `.load([…])` with more than one path.
 _PATHS = "paths"
-# What other formats call the options that name a version.
-_ELSEWHERE = {"timestampasof": "asOf", "as-of-timestamp": "asOf", "snapshot-id": "version"}
+# Second names of options: those that Delta Lake and Iceberg have for the same.
+_ALSO = {"versionAsOf": "version", "timestampAsOf": "asOf"}
+# Their names of others, with other values, and what the argument of `table` and `attach` is here.
+_ELSEWHERE = {"as-of-timestamp": "asOf", "snapshot-id": "version", "ref": "tag"}
 # What a task knows of its rows: all but how many come before them in the table.
 TASK_ROW_METADATA = tuple(name for name in ROW_METADATA if name != ROW_OFFSET.name)
 
@@ -170,6 +174,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
     """
     said = {key.lower(): value for key, value in given.items()}
     _check_names(said)
+    _take_second_names(said)
     ref = make_ref(
         version=said.get("version"),
         tag=said.get("tag"),
@@ -199,6 +204,14 @@ def _check_names(said: Mapping[str, str]) -> None:
         meant = _ELSEWHERE.get(name) or (known[near[0]] if near else None)
         if meant is not None:
             raise ValueError(f"lancefs has no option {name!r}; did you mean {meant!r}?")
+
+
+def _take_second_names(said: dict[str, str]) -> None:
+    for second, first in _ALSO.items():
+        if second.lower() in said:
+            if first.lower() in said:
+                raise ValueError(f"{first} and {second} are the same option; give one of them")
+            said[first.lower()] = said.pop(second.lower())
 
 
 def _table(said: Mapping[str, str]) -> TableOptions:

@@ -412,6 +412,23 @@ def test_a_path_without_a_table_is_said_to_be_none(spark: Any, tmp_path: Path) -
         spark.read.format("lancefs").load(str(tmp_path / "none.lance"))
 
 
+def test_a_path_that_others_take_is_said_how_to_put(tmp_path: Path) -> None:
+    for path, says in (
+        (f"{tmp_path}/*.lance", r"reads no pattern: lancefs\.spark\.attach\(spark, pattern\)"),
+        (f"{tmp_path}/t.lance@2", r"version of .*/t\.lance is named by an option \(version, tag"),
+    ):
+        for read in (lancefs.spark.read, lancefs.spark.table):
+            with pytest.raises(NotALanceTable, match=says):
+                read(None, path)
+        with pytest.raises(NotALanceTable, match=says):
+            LanceDataSource({"path": path}).schema()
+
+
+def test_a_folder_with_signs_of_a_pattern_is_a_table(tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t[1].lance", 100)
+    assert LanceDataSource({"path": path}).schema().fieldNames()
+
+
 def test_a_table_is_named_by_a_path_of_python_as_well(spark: Any, table: str) -> None:
     for read in (lancefs.spark.read, lancefs.spark.table):
         assert read(spark, Path(table)).columns == read(spark, table).columns
@@ -429,7 +446,11 @@ def test_several_paths_are_refused(spark: Any, table: str) -> None:
     [
         ({"version": "99"}, "RefNotFound: .* the table has 1, 2, 3, 4"),
         ({"verison": "1"}, "did you mean 'version'"),
-        ({"timestampAsOf": "2026-01-01"}, "did you mean 'asOf'"),
+        ({"snapshot-id": "1"}, "did you mean 'version'"),
+        ({"as-of-timestamp": "1767225600000"}, "did you mean 'asOf'"),
+        ({"versionAsOf": "1", "version": "2"}, "version and versionAsOf are the same option"),
+        ({"versionAsOf": "prod"}, "'prod' is not a version: .* the argument for tags is tag"),
+        ({"timestampAsOf": "1999-01-01"}, "RefNotFound: .* there is no version from 1999-01-01"),
         ({"columns": "prise"}, "has no column 'prise'; did you mean price"),
         ({"filter": "price >> 1"}, "InvalidFilter: a column or a literal was expected"),
         ({"filter": "prize > 1"}, "ColumnNotFound: .* did you mean 'price'"),
