@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lancefs.spark.folders import find_tables
 from lancefs.spark.lazy_table import table
 from lancefs.spark.pinned_version import open_table
+from lancefs.spark.session import quoted
 from lancefs.spark.stores import absolute
 from lancefs.spark.table_options import Nanoseconds, TableOptions, Unsupported
 from lancefs.table.refs import Ref, make_ref
@@ -128,8 +129,7 @@ class Attached:
             self._spark, self._urls[name], ref, nanoseconds=self._nanoseconds,
             unsupported=self._unsupported, storage_options=self._storage,
         )  # fmt: skip
-        quoted = view.replace("`", "``")
-        frame.createOrReplaceTempView(f"`{quoted}`")
+        frame.createOrReplaceTempView(quoted(view))
         return view
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from lancefs.datafile.arrays import stored_values
 from lancefs.datafile.buffers import Ints
@@ -163,7 +163,7 @@ _tables: dict[tuple[Any, ...], TaskColumns] = {}
 
 
 def column_reader(
-    pinned: Pinned, columns: StructType, nanoseconds: Nanoseconds
+    pinned: Pinned, names: Sequence[str], data_type: DataType, nanoseconds: Nanoseconds
 ) -> Callable[..., pa.Array]:
     """Return a function that reads one of some columns at given positions.
 
@@ -172,21 +172,53 @@ def column_reader(
 
     Args:
         pinned: The version.
-        columns: The columns, as Spark sees them.
+        names: The columns.
+        data_type: Their type, as Spark sees it.
         nanoseconds: What becomes of nanoseconds.
     """
-    fields = list(arrow_schema(columns))
+    read_one = _reader(pinned, names, data_type, nanoseconds)
+
+    @brief
+    def read(*same: pa.Array) -> pa.Array:
+        return read_one(same[0], len(same) - 1)
+
+    return read
+
+
+def numbered_column_reader(
+    pinned: Pinned, names: Sequence[str], data_type: DataType, nanoseconds: Nanoseconds
+) -> Callable[[pa.Array, pa.Array], pa.Array]:
+    """Return the same, but called with the positions, and as often the number of the column.
+
+    Args:
+        pinned: The version.
+        names: The columns, of which the first is number 0.
+        data_type: Their type, as Spark sees it.
+        nanoseconds: What becomes of nanoseconds.
+    """
+    read_one = _reader(pinned, names, data_type, nanoseconds)
+
+    @brief
+    def read(positions: pa.Array, numbers: pa.Array) -> pa.Array:
+        return read_one(positions, numbers[0].as_py() if len(numbers) else 0)
+
+    return read
+
+
+def _reader(
+    pinned: Pinned, names: Sequence[str], data_type: DataType, nanoseconds: Nanoseconds
+) -> Callable[[pa.Array, int], pa.Array]:
+    (field,) = arrow_schema(StructType([StructField(names[0], data_type)]))
     key = (*pinned.key, nanoseconds)
 
     def open_columns() -> TaskColumns:
         return TaskColumns(LanceDataset(pinned.open()), nanoseconds)
 
-    @brief
-    def read(*same: pa.Array) -> pa.Array:
-        positions, field = same[0], fields[len(same) - 1]
+    def read(positions: pa.Array, number: int) -> pa.Array:
         if not len(positions):
             return pa.nulls(0, field.type)
-        return _of_this_task(key, open_columns).read(field, stored_values(positions, np.int64))
+        wanted = field.with_name(names[number])
+        return _of_this_task(key, open_columns).read(wanted, stored_values(positions, np.int64))
 
     return read
 

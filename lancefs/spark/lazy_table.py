@@ -8,22 +8,24 @@ for each column of the call of an Arrow function, which reads it at these positi
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from threading import Lock
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import arrow_udf
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import DataType, StructType
 
 from lancefs.arguments import check_list
 from lancefs.lance_dataset import LanceDataset
-from lancefs.spark.column_reader import column_reader
+from lancefs.spark.column_reader import column_reader, numbered_column_reader
 from lancefs.spark.partitions import plan
-from lancefs.spark.pinned_version import open_table, pin
-from lancefs.spark.session import read
+from lancefs.spark.pinned_version import Pinned, open_table, pin
+from lancefs.spark.session import is_remote, quoted, read
 from lancefs.spark.shipping import function
 from lancefs.spark.spark_types import nullable, spark_schema
 from lancefs.spark.stores import absolute
@@ -41,6 +43,14 @@ from lancefs.table.row_metadata import ROW_OFFSET
 # often. (An argument by name would say it better, but such functions cannot be arguments of those
 # of users: PySpark 4.1 to 4.3 chains these, and passes no names then.)
 _SHARE = 8
+# Each column takes some 16 such calls, too, each of which waits for the other process. In SQL it
+# takes one, but there the functions need names, and to drop these takes longer than the calls of a
+# few columns. From so many columns on, SQL is used, where a number tells the column: the texts are
+# short then, but Spark sends the numbers to Python.
+_MANY = 64
+_SHARE_OF_MANY = 64
+_NAMED = "lancefs_columns_"
+_NAMING = Lock()  # threads with one session take turns with the names
 
 
 def table(
@@ -120,18 +130,55 @@ def _with_columns(
     nanoseconds: Nanoseconds,
 ) -> DataFrame:
     """Put columns in place of positions."""
-    pinned, at = pin(where, version), positions[ROW_OFFSET.name]
-    alike: dict[DataType, list[StructField]] = {}
-    for field in schema:
-        alike.setdefault(field.dataType, []).append(field)
-    columns = {}
-    for data_type, fields in alike.items():
-        for start in range(0, len(fields), _SHARE):
-            shared = fields[start : start + _SHARE]
-            run = function(column_reader, pinned, StructType(shared), nanoseconds)
-            run.__annotations__ = {"arrays": pa.Array, "return": pa.Array}  # the kind of function
-            read = arrow_udf(run, data_type)
-            for number, field in enumerate(shared, 1):
-                columns[field.name] = read(*[at] * number)
-    names = schema.fieldNames()
+    pinned, names = pin(where, version), schema.fieldNames()
+    if len(names) >= _MANY and not is_remote(positions.sparkSession):
+        shared = _shared(schema, _SHARE_OF_MANY)
+        readers = [_reader(numbered_column_reader, pinned, *some, nanoseconds) for some in shared]
+        with _named(readers, positions.sparkSession) as functions:
+            said = {
+                name: f"{function}({ROW_OFFSET.name}, {number}S) AS {quoted(name)}"
+                for function, (alike, _) in zip(functions, shared, strict=True)
+                for number, name in enumerate(alike)
+            }
+            return positions.selectExpr(*map(said.get, names))
+    at, columns = positions[ROW_OFFSET.name], {}
+    for alike, data_type in _shared(schema, _SHARE):
+        read = _reader(column_reader, pinned, alike, data_type, nanoseconds)
+        columns.update({name: read(*[at] * number) for number, name in enumerate(alike, 1)})
     return positions.select(*map(columns.get, names)).toDF(*names)  # names all in one call
+
+
+def _shared(schema: StructType, most: int) -> list[tuple[list[str], DataType]]:
+    """Return the names of columns that share a function, and their type."""
+    alike: dict[DataType, list[str]] = {}
+    for field in schema:
+        alike.setdefault(field.dataType, []).append(field.name)
+    return [
+        (names[start : start + most], data_type)
+        for data_type, names in alike.items()
+        for start in range(0, len(names), most)
+    ]
+
+
+def _reader(
+    owner: Callable[..., Any],
+    pinned: Pinned,
+    names: list[str],
+    data_type: DataType,
+    nanoseconds: Nanoseconds,
+) -> Any:
+    """Return the Arrow function of columns of one type."""
+    run = function(owner, pinned, names, data_type, nanoseconds)
+    run.__annotations__ = {"arrays": pa.Array, "return": pa.Array}  # the kind of function
+    return arrow_udf(run, data_type)
+
+
+@contextmanager
+def _named(readers: Sequence[Any], spark: SparkSession) -> Iterator[list[str]]:
+    """Give functions names in SQL meanwhile; a DataFrame that is made of them goes without."""
+    names = [f"{_NAMED}{number}" for number in range(len(readers))]
+    with _NAMING, ExitStack() as stack:
+        for name, read in zip(names, readers, strict=True):
+            spark.udf.register(name, read)
+            stack.callback(spark.sql, f"DROP TEMPORARY FUNCTION {name}")
+        yield names

@@ -120,6 +120,16 @@ def read(
     return reading_frame(spark, reader)
 
 
+def is_remote(spark: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect, which has no SparkContext here."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def quoted(name: str) -> str:
+    """Return a name as SQL takes it, whatever letters it has."""
+    return "`" + name.replace("`", "``") + "`"
+
+
 def start_session(master: str | None = None, app: str = "lancefs") -> SparkSession:
     """Return the session that is there, or start one.
 

@@ -66,18 +66,24 @@ PROCESSES = {
     "a column at positions": """
         table = TableOptions({0!r})
         version = open_table(table, Ref())
-        columns = spark_schema(LanceDataset(version).schema)
-        read = column_reader(pin(table, version), columns, "error")
+        pinned = pin(table, version)
+        read = column_reader(pinned, ["k"], LongType(), "error")
+        same = numbered_column_reader(pinned, ["t", "k"], LongType(), "error")
         for batch in LanceDataset(version).to_batches(["k"], batch_size=4):
             assert read(batch["k"]).equals(batch["k"])
+            ones = to_arrow_numbers(np.ones(len(batch), np.int16))
+            assert same(batch["k"], ones).equals(batch["k"])
     """,
 }
 IMPORTS = """
+import numpy as np
+from pyspark.sql.types import LongType
+
+from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.lance_dataset import LanceDataset
-from lancefs.spark.column_reader import column_reader
+from lancefs.spark.column_reader import column_reader, numbered_column_reader
 from lancefs.spark.data_source import LanceDataSource
 from lancefs.spark.pinned_version import open_table, pin
-from lancefs.spark.spark_types import spark_schema
 from lancefs.spark.table_options import TableOptions
 from lancefs.table.refs import Ref
 """

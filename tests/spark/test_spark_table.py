@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -130,6 +131,41 @@ def test_columns_of_one_type_share_functions(
     assert [row.asDict() for row in frame.collect()] == rows.to_pylist()
     some = ["49", "text", "0", "c d"]
     assert [row.asDict() for row in frame.select(some).collect()] == rows.select(some).to_pylist()
+
+
+def test_the_columns_of_wide_tables_are_put_in_sql(spark: Any, tmp_path: Path) -> None:
+    """A call into Java for each, in place of some twenty."""
+    names = ["c d", "`", "ä;'", *map(str, range(100))]
+    rows = pa.table({name: [number, None, -number] for number, name in enumerate(names)})
+    rows = rows.add_column(50, "text", pa.array(["x", "y", None]))
+    lance.write_dataset(rows, tmp_path / "t.lance")
+    before = {one.name for one in spark.catalog.listFunctions()}
+    frame = lancefs.spark.table(spark, tmp_path / "t.lance")
+    other = lancefs.spark.table(spark, tmp_path / "t.lance", columns=names[3:80])
+    assert {one.name for one in spark.catalog.listFunctions()} == before
+    assert frame.columns == rows.schema.names
+    assert [row.asDict() for row in frame.collect()] == rows.to_pylist()
+    some = ["99", "text", "0", "c d"]
+    quoted = [f"`{name}`" for name in some]
+    assert [row.asDict() for row in frame.select(quoted).collect()] == rows.select(some).to_pylist()
+    assert other.selectExpr("max(`0`)", "max(`70`)").collect()[0][:] == (3, 73)
+    assert other.cache().count() == 3
+    twice = arrow_udf(lambda array: pc.multiply(array, 2), "bigint")
+    assert frame.select(twice("`7`")).collect()[0][0] == 20
+
+
+def test_threads_make_wide_tables_at_a_time(spark: Any, tmp_path: Path) -> None:
+    paths = []
+    for place in range(3):
+        rows = pa.table({f"c{number}": [place * 1000 + number] for number in range(70)})
+        lance.write_dataset(rows, tmp_path / f"{place}.lance")
+        paths.append((str(tmp_path / f"{place}.lance"), rows.to_pylist()))
+
+    def found(path: str) -> list[dict[str, Any]]:
+        return [row.asDict() for row in lancefs.spark.table(spark, path).collect()]
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(found, [path for path, _ in paths])) == [rows for _, rows in paths]
 
 
 def test_functions_of_users_take_the_columns(spark: Any, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from lancefs.printable import get_logger
-from lancefs.spark.session import explained
+from lancefs.spark.session import explained, is_remote
 from lancefs.spark.shipping import task
 
 logger = get_logger("lancefs.spark")
@@ -57,7 +57,7 @@ def run_pieces(
 
 def cores_of(spark: SparkSession) -> int:
     """Return how many tasks a session runs at a time, as far as it says."""
-    if not _is_remote(spark):
+    if not is_remote(spark):
         return int(spark.sparkContext.defaultParallelism)
     # Spark Connect does not say it, but cuts a range into as many parts.
     from pyspark.sql.functions import spark_partition_id
@@ -65,17 +65,12 @@ def cores_of(spark: SparkSession) -> int:
     return int(spark.range(_LONG).select(spark_partition_id()).distinct().count())
 
 
-def _is_remote(spark: SparkSession) -> bool:
-    """Whether a session is one of Spark Connect, which knows nothing of a SparkContext."""
-    return type(spark).__module__.startswith("pyspark.sql.connect")
-
-
 @contextmanager
 def _progress(spark: SparkSession, what: str, tasks: int) -> Iterator[None]:
     """Say from time to time how many tasks are done, while a job runs."""
     began, shown = time.monotonic(), _Shown(what, tasks)
     try:
-        with (_watched_remotely if _is_remote(spark) else _watched)(spark, shown):
+        with (_watched_remotely if is_remote(spark) else _watched)(spark, shown):
             yield
     finally:
         shown.end()
