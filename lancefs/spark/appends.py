@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lancefs.datafile.fields import Field
-from lancefs.errors import LanceError, UnsupportedFeature
+from lancefs.errors import LanceError, MissingFile, UnsupportedFeature
 from lancefs.storage import Store
 from lancefs.table.manifest import Manifest
 from lancefs.table.transactions import UNKNOWN, read_transaction
@@ -15,6 +15,10 @@ from lancefs.table.versions import VersionFile
 _REWRITE = "Rewrite"
 # Commits without new fragments that change the values of rows.
 _NEW_VALUES = ("DataReplacement", "DataOverlay")
+# Commits that add no rows, whatever was there before.
+_ADDING_NONE = (_REWRITE, "Delete", "CreateIndex", "UpdateConfig", "ReserveFragments", "Project")
+# Commits of which only the version before tells whether they add rows: `Merge` adds columns.
+_UNCLEAR = (UNKNOWN, "Merge")
 # What a branch, or a clone of a table, begins with.
 _CLONE = "Clone"
 # Commits that bring fragments back, or other ones in their place.
@@ -47,7 +51,7 @@ def appended(
 
     Raises:
         RowsChanged: The version changes or replaces rows.
-        MissingFile: The record of what the version did is gone, and without it that is unclear.
+        MissingFile: The version before is gone, and without it what the version did is unclear.
     """
     fragments = manifest.fragments
     old = {} if before is None else {fragment.id: fragment for fragment in before.fragments}
@@ -128,8 +132,15 @@ def _without_before(
     if transaction is not None and operation == "Append":  # new fragments come last
         count = len(transaction.details.get("fragments", ()))
         return added[len(added) - count :]
-    if operation in (_REWRITE, "Delete", "CreateIndex", "UpdateConfig", "ReserveFragments"):
+    if operation in _ADDING_NONE:
         return []
+    if operation in _UNCLEAR and not skip_changes:
+        raise MissingFile(
+            f"{store.url()}: whether version {file.version} ({operation}) added rows cannot be "
+            f"told, as version {file.version - 1} was cleaned up; start a new stream (with a new "
+            f"checkpoint) at version {file.version + 1}, and let clean-ups keep the version that "
+            "streams have read last"
+        )
     return _changed(store, file, operation, skip_changes)
 
 

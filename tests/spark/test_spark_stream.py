@@ -25,7 +25,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'la
 from pyspark.serializers import CPickleSerializer
 
 import lancefs
-from lancefs.errors import RefNotFound, UnsupportedFeature
+from lancefs.errors import MissingFile, RefNotFound, UnsupportedFeature
 from lancefs.spark.data_source import LanceDataSource
 from lancefs.spark.filters import serialize
 from lancefs.spark.spark_types import arrow_schema
@@ -317,6 +317,27 @@ def test_a_restored_version_is_an_error_where_it_brings_rows_back(tmp_path: Path
     assert len(reader.partitions({"version": 0}, {"version": 4})) == 2
     with pytest.raises(Exception, match=r"version 5 \(Restore\) changes or replaces rows"):
         reader.partitions({"version": 4}, {"version": 5})
+
+
+def test_new_columns_are_unclear_only_where_the_version_before_is_gone(tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance", 8)
+    source = LanceDataSource({"path": path, "startingVersion": "1"})
+    reader = source.streamReader(source.schema())
+    lance.dataset(path).add_columns({"more": "id * 2"})
+    assert reader.partitions({"version": 1}, {"version": 2}) == []
+    lance.dataset(path).cleanup_old_versions(older_than=timedelta(0))
+    says = r"whether version 2 \(Merge\) added rows cannot be told, as version 1 was cleaned up"
+    with pytest.raises(MissingFile, match=says):
+        reader.partitions({"version": 1}, {"version": 2})
+
+
+def test_dropped_columns_add_no_rows_where_the_version_before_is_gone(tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance", 8)
+    lance.dataset(path).drop_columns(["price"])
+    lance.dataset(path).cleanup_old_versions(older_than=timedelta(0))
+    source = LanceDataSource({"path": path, "startingVersion": "2"})
+    reader = source.streamReader(source.schema())
+    assert reader.partitions({"version": 1}, {"version": 2}) == []
 
 
 def test_an_update_is_an_error_unless_passed_over(spark: Any, tmp_path: Path) -> None:
