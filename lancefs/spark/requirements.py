@@ -50,3 +50,13 @@ def require_java() -> None:
             f"Spark needs a Java, and there is none on the PATH: install a JDK {OLDEST_JAVA} (for "
             f"instance the package openjdk-{OLDEST_JAVA}-jre-headless), or set JAVA_HOME"
         )
+
+
+def no_gateway() -> RuntimeError:
+    """Return the error for a Java that ended before Spark began; it has said why on stderr."""
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    return RuntimeError(
+        f"{java} ended before Spark began (what it said is above, if anything): Spark needs a JDK "
+        f"{OLDEST_JAVA} or newer, so see what '{java} -version' says, and set JAVA_HOME to another"
+    )

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 import pyarrow.compute as pc
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource
 
@@ -23,7 +23,7 @@ from lancefs.lance_dataset import LanceDataset
 from lancefs.spark import filters
 from lancefs.spark.data_source import LanceDataSource
 from lancefs.spark.reading_frame import reading_frame
-from lancefs.spark.requirements import require_java
+from lancefs.spark.requirements import no_gateway, require_java
 from lancefs.spark.shipping import rebuild
 from lancefs.spark.stores import absolute
 from lancefs.spark.table_options import (
@@ -31,6 +31,7 @@ from lancefs.spark.table_options import (
     Nanoseconds,
     Unsupported,
 )
+from lancefs.version import __version__
 
 
 def register(spark: SparkSession) -> None:
@@ -138,7 +139,7 @@ def start_session(master: str | None = None, app: str = "lancefs") -> SparkSessi
         app: The name that Spark shows.
 
     Raises:
-        RuntimeError: There is no Java.
+        RuntimeError: There is no Java, or one that Spark does not start with.
     """
     require_java()
     # Workers run the Python that runs here, unless another is named.
@@ -146,7 +147,12 @@ def start_session(master: str | None = None, app: str = "lancefs") -> SparkSessi
     builder = SparkSession.builder.appName(app)
     if master is not None:
         builder = builder.master(master)
-    spark = builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise no_gateway() from error
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 
@@ -172,7 +178,7 @@ def explain(error: BaseException) -> LanceError | ImportError | None:
     found = re.findall(r"^\s*lancefs\.errors\.(\w+): (.*?)\s*$", str(error), re.MULTILINE)
     if not found:
         missing = re.findall(
-            r"^\s*ImportError: (.* has no module .*?)\s*$", str(error), re.MULTILINE
+            r"^\s*ImportError: (.*, which Spark uses, has .*?)\s*$", str(error), re.MULTILINE
         )
         return ImportError(missing[-1]) if missing else None
     name, message = found[-1]
@@ -184,6 +190,7 @@ def _shipped_source() -> type[DataSource]:
     """A class that travels by value, so that a Python without lancefs can say so."""
 
     make: Callable[..., Any] = rebuild
+    release = __version__
 
     class Source(DataSource):  # type: ignore[misc]
         @classmethod
@@ -191,7 +198,7 @@ def _shipped_source() -> type[DataSource]:
             return "lancefs"
 
         def __new__(cls, options: Mapping[str, str]) -> Any:
-            return make("lancefs.spark.data_source", "LanceDataSource", (options,))
+            return make("lancefs.spark.data_source", "LanceDataSource", (options,), release)
 
     Source.__module__ = "__main__"
     return Source

@@ -2,8 +2,8 @@
 
 Spark pickles what a task needs and unpickles it in Python processes on other machines. Where one
 of them has no lancefs, the unpickling alone would say `No module named 'lancefs'` and leave it to
-the user to find out which machine, which Python and what to do. So what lancefs ships is rebuilt by
-a function that travels by value and says it.
+the user to find out which machine, which Python and what to do; and another release may take for
+something else what is shipped. So it is rebuilt by a function that travels by value and says so.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+
+from lancefs.version import __version__
 
 Shipped: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -27,13 +29,14 @@ def ship(owner: Callable[..., Any], *arguments: Any) -> Shipped:
     """
     package = Path(__file__).parents[2]
     shipped = str(package) if package.is_file() else None  # a zip, of `addPyFile` or `addArtifacts`
-    return rebuild, (owner.__module__, owner.__qualname__, arguments, shipped)
+    return rebuild, (owner.__module__, owner.__qualname__, arguments, __version__, shipped)
 
 
-def rebuild(module, name, arguments, shipped=None):  # type: ignore[no-untyped-def]
-    """Call `name` of `module`, or say who lacks lancefs. Travels by value."""
+def rebuild(module, name, arguments, release, shipped=None):  # type: ignore[no-untyped-def]
+    """Call `name` of `module`, or say who lacks lancefs, or this release. Travels by value."""
     # Nothing of this module is there when this runs: it may use only what every Python has.
     import os
+    import socket
     import sys
     from importlib import import_module
 
@@ -41,16 +44,20 @@ def rebuild(module, name, arguments, shipped=None):  # type: ignore[no-untyped-d
     # place for shipped files (4.1 to 4.3: `streaming_job` in its `PythonStreamingSourceRunner`).
     if shipped is not None and shipped not in sys.path and os.path.exists(shipped):
         sys.path.append(shipped)
+    python = f"{sys.executable} on {socket.gethostname()}, which Spark uses, has"
     try:
+        found = import_module("lancefs.version").__version__
+        if found != release:
+            raise ImportError(
+                f"{python} lancefs {found}, and the driver has {release}: install the same release "
+                "on the driver and on every worker"
+            )
         owner = getattr(import_module(module), name)
     except ModuleNotFoundError as error:
-        import socket
-
         raise ImportError(
-            f"{sys.executable} on {socket.gethostname()}, which Spark uses, has no module "
-            f"{error.name!r}: install lancefs there (pip install 'lancefs[spark]'), on the driver "
-            "and on every worker, or name a Python that has it in PYSPARK_PYTHON "
-            "(spark.pyspark.python)"
+            f"{python} no module {error.name!r}: install lancefs there (pip install "
+            "'lancefs[spark]'), on the driver and on every worker, or name a Python that has it in "
+            "PYSPARK_PYTHON (spark.pyspark.python)"
         ) from None
     return owner(*arguments)
 
@@ -75,7 +82,7 @@ def _telling(
 ) -> Callable[[int], Iterator[pa.RecordBatch]]:
     """Return what a worker does for `task`: yield the text as a batch of one row."""
     make: Callable[..., Any] = rebuild
-    work = make(module, name, arguments)
+    work = make(module, name, arguments, __version__)
 
     def tell(number: int) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch([pa.array([work(number)])], names=["result"])
@@ -91,11 +98,11 @@ def batches_of(owner: Callable[..., Any], *arguments: Any) -> Callable[[Any], An
             number of a piece of work, and yields Arrow batches.
         *arguments: As for `ship`.
     """
-    module, name = owner.__module__, owner.__qualname__
+    module, name, release = owner.__module__, owner.__qualname__, __version__
     make: Callable[..., Any] = rebuild
 
     def run(numbers):  # type: ignore[no-untyped-def]
-        read = make(module, name, arguments)
+        read = make(module, name, arguments, release)
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 yield from read(number)
@@ -111,13 +118,13 @@ def function(owner: Callable[..., Any], *arguments: Any) -> Callable[[Any], Any]
             arrays, and returns one.
         *arguments: As for `ship`.
     """
-    module, name = owner.__module__, owner.__qualname__
+    module, name, release = owner.__module__, owner.__qualname__, __version__
     make: Callable[..., Any] = rebuild
     made: list[Any] = []  # on the worker, which unpickles this function once for each task
 
     def run(*arrays):  # type: ignore[no-untyped-def]
         if not made:
-            made.append(make(module, name, arguments))
+            made.append(make(module, name, arguments, release))
         return made[0](*arrays)
 
     return run

@@ -108,6 +108,30 @@ def _where(batches: Any) -> Any:
 _where.__module__ = "__main__"  # to travel by value
 
 
+def test_a_worker_with_another_release_is_named(cluster: str, tmp_path: Path) -> None:
+    """It may understand something else by what the driver ships."""
+    path = make_table(tmp_path / "t.lance", 100)
+    python = without_lancefs(tmp_path)
+    (site,) = python.parent.parent.glob("lib/python*/site-packages")
+    shutil.copytree(Path(lancefs.__file__).parent, site / "lancefs")
+    (site / "lancefs" / "version.py").write_text('__version__ = "0.0.9"\n')
+    says = (
+        rf"{python} on \S+, which Spark uses, has lancefs 0\.0\.9, and the driver has "
+        rf"{re.escape(lancefs.__version__)}: install the same release"
+    )
+    with spark_support.session(cluster, tmp_path, **EXECUTORS) as spark:
+        spark.sparkContext.pythonExec = str(python)
+        lancefs.spark.register(spark)
+        with pytest.raises(Exception, match=says):
+            spark.read.format("lancefs").load(path).collect()
+        with pytest.raises(Exception, match=says):
+            lancefs.spark.read(spark, path).collect()
+        with pytest.raises(Exception, match=says):
+            lancefs.spark.table(spark, path).collect()
+        with pytest.raises(ImportError, match=says):
+            lancefs.spark.materialize(spark, path, str(tmp_path / "out"))
+
+
 def test_a_worker_without_lancefs_is_named(cluster: str, tmp_path: Path) -> None:
     path = make_table(tmp_path / "t.lance", 100)
     python = without_lancefs(tmp_path)

@@ -97,6 +97,15 @@ def test_the_command_says_what_is_wrong_and_exits_so(tmp_path: Path) -> None:
     no_java = run(JAVA_HOME=str(tmp_path))
     assert no_java.returncode == 2
     assert "point it to a JDK 17" in no_java.stderr
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho too old >&2\nexit 1\n")
+    java.chmod(0o755)
+    old_java = run(JAVA_HOME=str(tmp_path))
+    assert old_java.returncode == 2
+    says = f"lancefs: {java} ended before Spark began"
+    assert [line.startswith(says) for line in old_java.stderr.splitlines()][-1]
+    assert "Spark needs a JDK 17 or newer" in old_java.stderr
 
 
 def test_without_pyspark_it_says_what_to_install() -> None:
