@@ -163,7 +163,7 @@ def test_rows_that_are_picked_come_encoded_too(dataset: LanceDataset) -> None:
 
 def test_columns_that_files_store_so_are_named(stored: LanceDataset, tmp_path: Path) -> None:
     assert stored.dictionary_columns == ["mode", "maybe"]
-    assert lancefs.open(_write(tmp_path, "2.0")).dictionary_columns == []
+    assert lancefs.open(_write(tmp_path, "2.0")).dictionary_columns == ["mode", "maybe"]
     empty = str(tmp_path / "empty.lance")
     lance.write_dataset(_rows().schema.empty_table(), empty)
     assert lancefs.open(empty).dictionary_columns == []

@@ -64,7 +64,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "lancefs": _READING | {"opening", "views", "filesystem", "version", "duckdb_adapter"},
     # It makes no pages: whoever serves hands them in.
     "serve": _READING | {"views", "filesystem"},
-    "spark": _READING | {"views", "filesystem", "lancefs"},
+    "spark": _READING | {"views", "filesystem", "lancefs", "version"},
     "duckdb_adapter": _READING | {"version"},
     "cli": _READING
     | {"short_texts", "showing", "views", "filesystem", "lancefs", "serve", "spark"}

@@ -189,9 +189,9 @@ def test_a_request_lists_the_versions_once(served: Served, monkeypatch: pytest.M
     """On a store far away that is what a request waits for."""
     list_versions, listed = open_tables.list_versions, []
 
-    def listing(store: Store) -> VersionList:
+    def listing(store: Store, **options: bool) -> VersionList:
         listed.append(store)
-        return list_versions(store)
+        return list_versions(store, **options)
 
     monkeypatch.setattr(open_tables, "list_versions", listing)
     assert len(served.ask(f"{TABLE}/latest.arrow", Range="bytes=0-99").body) == 100
