@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from lancefs.datafile.blocks import Constant
 from lancefs.datafile.container import Page, PageEncoding
 from lancefs.datafile.fields import Field
 from lancefs.datafile.outlines import outline_of
+from lancefs.datafile.row_ranges import rows_of
 from lancefs.datafile.v2_1.layouts.fullzip_page import FullZipPage
 from lancefs.datafile.v2_1.null_free_pages import known_without_nulls
 from lancefs.datafile.v2_1.reader import StructuralReader
@@ -30,6 +32,7 @@ from lancefs.proto.encodings_v2_1_pb2 import (
     REPDEF_NULLABLE_LIST,
     ConstantLayout,
     FullZipLayout,
+    MiniBlockLayout,
     PageLayout,
     RepDefLayer,
 )
@@ -207,6 +210,30 @@ def test_lists_of_nulls_are_not_taken_for_valid_throughout(tmp_path: Path) -> No
     array, is_valid = run([(reader.container.file, step) for step in steps])
     assert array.to_pylist() == [[None, None], [None, None]]
     assert not is_valid
+
+
+@pytest.mark.parametrize("ranges", [[(0, 4)], [(1, 2), (3, 4)]])
+def test_valid_values_of_null_structs_are_valid_however_they_are_read(
+    tmp_path: Path, ranges: list[tuple[int, int]]
+) -> None:
+    """Releases up to 0.38 wrote pages so; a view compares what it reads with the outline."""
+    layout = MiniBlockLayout(num_buffers=1, num_items=4)
+    layout.def_compression.flat.bits_per_value = 16
+    layout.value_compression.flat.bits_per_value = 64
+    layout.layers.extend([REPDEF_ALL_VALID_ITEM, REPDEF_NULLABLE_ITEM])
+    levels, values = struct.pack("<4H", 0, 1, 0, 1), struct.pack("<4q", 7, 0, 9, 0)
+    chunk = struct.pack("<4H", 4, len(levels), len(values), 0) + levels + values
+    table = struct.pack("<H", (len(chunk) // 8 - 1) << 4)
+    page = PageOf(4, PageLayout(mini_block_layout=layout), [table, chunk])
+    reader = StructuralReader(write_file(tmp_path / "t.lance", [ColumnOf([page])]), {1: 0})
+    field = Field(0, "s", "struct", children=(Field(1, "n", "int64"),))
+    outline = outline_of(field)
+    assert outline is not None
+    steps = [reader.read(one, ranges) for one in (field, outline)]
+    array, reduced = run([(reader.container.file, step) for step in steps])
+    wanted = [[{"n": 7}, None, {"n": 9}, None][row] for row in rows_of(ranges).tolist()]
+    assert array.to_pylist() == wanted
+    assert array.field(0).null_count == reduced.field(0).null_count == 0
 
 
 def silent(values: list[bytes], bits_per_offset: int = 0, word: bytes = b"\0") -> PageOf:

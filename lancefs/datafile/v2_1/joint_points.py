@@ -142,7 +142,7 @@ def _form(reader: PointReader, count: int, leaves: Sequence[LeafField]) -> objec
         plan = reader.plan(leaf, is_nested=bool(leaf.around))
         if plan is None or not is_worthwhile(count, plan.rows, plan.values):
             return None
-        form.append((plan.form, plan.bits))
+        form.append(plan.joint_form)
     return tuple(form)
 
 
@@ -175,7 +175,7 @@ def _alike(
         plan = reader.plan(leaf, is_nested)
         if plan is None or not reader.may_have(plan.rows):
             return None
-        if plans and (plan.form, plan.bits) != (plans[0].form, plans[0].bits):
+        if plans and plan.joint_form != plans[0].joint_form:
             return None
         plans.append(plan)
     return plans

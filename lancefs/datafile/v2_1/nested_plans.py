@@ -2,7 +2,8 @@
 
 The levels of a page tell what is null or empty around a value. Pages number their levels by what
 they contain: one without null lists has no level for them. The kernel writes levels that mean the
-same for all pages of a leaf, as if every layer had nulls and every list layer had empty lists.
+same for all pages of a leaf, as if every layer had nulls and every list layer had empty lists. Only
+the values themselves have nulls where the pages say so.
 
 Docs: format/file/encoding, "Repetition and definition levels".
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +48,7 @@ _IS_LIST = {
     "map": True,
 }
 _ITEM, _LIST = Layer(False, True, False), Layer(True, True, True)
+_VALID_ITEM = Layer(False, False, False)
 
 
 class _Pages(NamedTuple):
@@ -94,7 +97,11 @@ def plan_nested(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
     bits = None if field.is_outline or field.is_packed else point_bits(field.storage_type)
     if bits is None or not kinds or None in kinds or not column.pages:
         return None
-    layers = _ITEM, *(_LIST if is_list else _ITEM for is_list in kinds)
+    outer = [_LIST if is_list else _ITEM for is_list in kinds]
+    innermost = _layer_of_values(column)
+    if innermost is None:
+        return None
+    layers = innermost, *outer
     if sum(layer.levels for layer in layers) >= MAX_MEANINGS:
         return None
     described = (_plan_few if len(column.pages) <= FEW_PAGES else _plan)(column, bits, layers)
@@ -122,6 +129,26 @@ def plan_nested(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
         described.span,
     )
     return LeafPlan(*plan, levels=levels, packed=described.packed)
+
+
+def _layer_of_values(column: ColumnPages) -> Layer | None:
+    """Return the layer of the values that fits all pages of a leaf; None where none does.
+
+    A value of a null struct is null itself where the page says that values may be null, and only
+    there. Releases up to 0.38 say so of the pages that have nulls.
+    """
+    found = set()
+    for page in column.pages:
+        description = description_of(page)
+        if not isinstance(description, MiniBlock):
+            return None
+        values, *around = description.layers
+        structs = takewhile(lambda layer: not layer.is_list, around)
+        if values.nullable or any(layer.nullable for layer in structs):
+            found.add(values.nullable)
+    if len(found) > 1:
+        return None
+    return _VALID_ITEM if found == {False} else _ITEM
 
 
 @lru_cache(maxsize=2048)  # a table that is opened again, or whose files are alike

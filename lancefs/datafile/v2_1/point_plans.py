@@ -6,7 +6,7 @@ plan, and is read page by page.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -213,6 +213,11 @@ class LeafPlan(NamedTuple):
     def values(self) -> int:
         """Number of values of all rows."""
         return self.rows if self.levels is None else self.levels.values
+
+    @property
+    def joint_form(self) -> Hashable:
+        """What the plans of the same leaf in several files have in common that are read as one."""
+        return self.form, self.bits, None if self.levels is None else self.levels.layers
 
 
 class LeafMemory(NamedTuple):
