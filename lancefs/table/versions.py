@@ -185,9 +185,9 @@ def _in_order(store: Store, names: Sequence[str], explained: bool = True) -> Seq
     v1 = _attached(sorted(filter(_V1_NAME.fullmatch, others), key=_numbered))
     if v1 and v2:
         raise _mixed_schemes(store, {Scheme.V1: v1[0], Scheme.V2: v2[0]})
-    if not (v1 or v2 or explained):
-        raise NotALanceTable(f"{store.url()}: not a Lance table")
     if not (v1 or v2):
+        if not explained:
+            raise NotALanceTable(f"{store.url()}: not a Lance table")
         from lancefs.table.not_a_table import not_a_table
 
         raise not_a_table(store)

@@ -56,6 +56,7 @@ class _Pages(NamedTuple):
 
     pages: Ints
     levels: Ints
+    layers: tuple[Layer, ...]
     form: ValueForm
     descriptions: Sequence[MiniBlock]
     span: ByteRange
@@ -97,14 +98,8 @@ def plan_nested(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
     bits = None if field.is_outline or field.is_packed else point_bits(field.storage_type)
     if bits is None or not kinds or None in kinds or not column.pages:
         return None
-    outer = [_LIST if is_list else _ITEM for is_list in kinds]
-    innermost = _layer_of_values(column)
-    if innermost is None:
-        return None
-    layers = innermost, *outer
-    if sum(layer.levels for layer in layers) >= MAX_MEANINGS:
-        return None
-    described = (_plan_few if len(column.pages) <= FEW_PAGES else _plan)(column, bits, layers)
+    around = tuple(_LIST if is_list else _ITEM for is_list in kinds)
+    described = (_plan_few if len(column.pages) <= FEW_PAGES else _plan)(column, bits, around)
     if described is None or not may_have_form(field.storage_type, described.form):
         return None
     dictionaries = []
@@ -116,7 +111,7 @@ def plan_nested(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
         ]
     is_defined = bool(described.levels[:, LevelColumn.DEF].any())
     values = int(described.levels[:, LevelColumn.VALUES].sum())
-    levels = LevelPlan(described.levels, layers, any(kinds), is_defined, values)
+    levels = LevelPlan(described.levels, described.layers, any(kinds), is_defined, values)
     rows = column.first_rows[-1]
     plan = (
         described.pages,
@@ -131,17 +126,14 @@ def plan_nested(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
     return LeafPlan(*plan, levels=levels, packed=described.packed)
 
 
-def _layer_of_values(column: ColumnPages) -> Layer | None:
+def _layer_of_values(descriptions: Sequence[MiniBlock]) -> Layer | None:
     """Return the layer of the values that fits all pages of a leaf; None where none does.
 
     A value of a null struct is null itself where the page says that values may be null, and only
     there. Releases up to 0.38 say so of the pages that have nulls.
     """
     found = set()
-    for page in column.pages:
-        description = description_of(page)
-        if not isinstance(description, MiniBlock):
-            return None
+    for description in descriptions:
         values, *around = description.layers
         structs = takewhile(lambda layer: not layer.is_list, around)
         if values.nullable or any(layer.nullable for layer in structs):
@@ -152,18 +144,29 @@ def _layer_of_values(column: ColumnPages) -> Layer | None:
 
 
 @lru_cache(maxsize=2048)  # a table that is opened again, or whose files are alike
-def _plan_few(column: ColumnPages, bits: int, layers: tuple[Layer, ...]) -> _Pages | None:
-    return _plan(column, bits, layers)
+def _plan_few(column: ColumnPages, bits: int, around: tuple[Layer, ...]) -> _Pages | None:
+    return _plan(column, bits, around)
 
 
-def _plan(column: ColumnPages, bits: int, layers: tuple[Layer, ...]) -> _Pages | None:
+def _plan(column: ColumnPages, bits: int, around: tuple[Layer, ...]) -> _Pages | None:
     """Plan how the kernel reads the pages of a leaf; see `plan_nested`."""
-    pages, levels, descriptions, form = [], [], [], None
-    packed = list[General | None]()
-    for page, first_row in zip(column.pages, column.first_rows, strict=False):
+    descriptions = []
+    for page in column.pages:
         description = description_of(page)
         if not isinstance(description, MiniBlock):
             return None
+        descriptions.append(description)
+    innermost = _layer_of_values(descriptions)
+    if innermost is None:
+        return None
+    layers = innermost, *around
+    if sum(layer.levels for layer in layers) >= MAX_MEANINGS:
+        return None
+    pages, levels, form = [], [], None
+    packed = list[General | None]()
+    for description, page, first_row in zip(
+        descriptions, column.pages, column.first_rows, strict=False
+    ):
         stored = _plan_page(description, bits, layers)
         if stored is None:
             return None
@@ -181,7 +184,6 @@ def _plan(column: ColumnPages, bits: int, layers: tuple[Layer, ...]) -> _Pages |
         count = description.dictionary_items
         pages.append((first_row, page.rows, *table, *chunks, *stored.stored, *items, count))
         levels.append((*index, *stored.levels, 0, description.items))
-        descriptions.append(description)
         packed.append(stored.packed)
     assert form is not None
     tables = np.array(pages, np.int64), np.array(levels, np.int64)
@@ -190,7 +192,7 @@ def _plan(column: ColumnPages, bits: int, layers: tuple[Layer, ...]) -> _Pages |
     positions = np.concatenate((tables[0][:, POSITIONS], tables[1][:, LEVEL_POSITIONS]), axis=1)
     span = int(positions.min()), int(positions.max())
     compressed = packed if any(one is not None for one in packed) else ()
-    return _Pages(*tables, form, descriptions, span, compressed)
+    return _Pages(*tables, layers, form, descriptions, span, compressed)
 
 
 def _other_buffers(description: MiniBlock, page: Page) -> tuple[ByteRange, ByteRange]:
