@@ -26,10 +26,10 @@ from lancefs.scan.mapped_memory import Mapped
 from lancefs.scan.morsel_reader import MorselReader
 from lancefs.scan.morsels import DecodedMorsel, Morsel
 from lancefs.scan.named_rows import are_zones, fits, narrowed, read_named
-from lancefs.scan.pace import Pace
+from lancefs.scan.pace import GROWTH, SHORT_GROWTH, Pace
 from lancefs.scan.planning import ScanPlan
 from lancefs.scan.request import ScanRequest
-from lancefs.scan.scheduling import decode_ahead, decode_here, do_each
+from lancefs.scan.scheduling import decode_ahead, do_each
 from lancefs.storage import counting
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_readers import by_fragment, positions_of
@@ -161,13 +161,11 @@ class Scan:
         part = self._plan.wanted_part()
         skip = part.skip
         columns, budget = request.column_count, request.morsel_bytes
-        pace = Pace(request.batch_rows, budget, columns, request.settings, self._first_rows())
+        growth = SHORT_GROWTH if request.is_short else GROWTH
+        first_rows = self._first_rows()
+        pace = Pace(request.batch_rows, budget, columns, request.settings, first_rows, growth)
         morsels = self._plan.morsels(part, pace)
-        decoded = (
-            decode_here(morsels, self._reader, pace)
-            if request.is_short
-            else self._decode_ahead(morsels, pace, self._reader)
-        )
+        decoded = self._decode_ahead(morsels, pace, self._reader)
         if request.index_use is not None:
             wanted = None if left is None else skip + left
             decoded = self._prove_indices(part.fragments, decoded, wanted)

@@ -9,6 +9,9 @@ from lancefs.scan.morsels import DecodedMorsel, Morsel
 from lancefs.scan.settings import ScanSettings
 
 _CHUNK = 1024  # rows that are mostly stored together
+# How many times as many rows as the last morsel the next one may have; and where few rows are
+# wanted that pass a filter: what is decoded behind the last of them is wasted.
+GROWTH, SHORT_GROWTH = 4, 2
 
 
 class Pace:
@@ -24,6 +27,7 @@ class Pace:
         columns: Number of columns that are read.
         settings: What the scan is tuned by.
         first_rows: Rows of the first morsel, if it has more than `batch_rows`.
+        growth: How many times as many rows as the last morsel the next one may have.
     """
 
     def __init__(
@@ -33,11 +37,13 @@ class Pace:
         columns: int,
         settings: ScanSettings,
         first_rows: int = 0,
+        growth: int = GROWTH,
     ) -> None:
         self._unit = batch_rows
         self._budget = budget
         self._columns = columns
         self._settings = settings
+        self._growth = growth
         self.rows = max(self._round(first_rows), batch_rows) if first_rows else batch_rows
         self._last_bytes = 0  # of the last morsel
         # The factor by which dictionary values have fewer bytes than estimated. Pages
@@ -57,8 +63,9 @@ class Pace:
             excess = morsel.estimated_bytes / (self._settings.estimate_tolerance * size)
             self._correction = max(1, min(excess, 4 * self._correction))
         if morsel.rows:
-            rows = int(self._budget * morsel.rows / size)
-            self.rows = self._round(min(rows, self._settings.longest_morsel_rows, 4 * self.rows))
+            fitting = int(self._budget * morsel.rows / size)
+            longest = min(self._settings.longest_morsel_rows, self._growth * self.rows)
+            self.rows = self._round(min(fitting, longest))
             if morsel.max_rows is not None:
                 # A morsel that is planned longer than it can be is decoded piece by piece.
                 self.rows = min(self.rows, morsel.max_rows)

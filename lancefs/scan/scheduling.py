@@ -24,23 +24,6 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-def decode_here(
-    morsels: Iterable[Morsel], reader: MorselReader, pace: Pace
-) -> Iterator[DecodedMorsel]:
-    """Decode morsels in this thread.
-
-    Args:
-        morsels: The morsels.
-        reader: Decodes them.
-        pace: Limits their bytes.
-    """
-    for morsel in morsels:
-        rest: Morsel | None = morsel
-        while rest is not None and rest.rows:
-            yield (decoded := reader.read(rest, pace))
-            rest = rest.after(decoded.morsel)
-
-
 def decode_ahead(
     morsels: Iterator[Morsel],
     reader: MorselReader,
@@ -153,8 +136,10 @@ def _decode_inline(
         The morsels that are left.
     """
     spent = per_row = 0.0
+    request, settings = reader.request, reader.request.settings
+    most = settings.short_inline_seconds if request.is_short else settings.inline_seconds
     while (morsel := next(morsels, None)) is not None:
-        if spent + per_row * morsel.rows > reader.request.settings.inline_seconds:
+        if spent + per_row * morsel.rows > most:
             return chain([morsel], morsels)
         started = perf_counter()
         decoded = reader.read(morsel, pace)

@@ -43,6 +43,8 @@ class ScanSettings(NamedTuple):
         longest_morsel_rows: Rows of a morsel at most, however short they are.
         inline_seconds: A scan decodes in the consumer's thread for this long. Threads slow down
             scans that are shorter.
+        short_inline_seconds: The same for a scan that ends at the first rows that pass a filter.
+            When these are found, threads still decode others, which are waited for.
         starts_in_threads: Whether threads decode the first morsel as well: the consumer needs all
             rows, and they are many.
         thread_batches: A morsel that is the last one is shared by threads if each gets so many
@@ -101,6 +103,7 @@ class ScanSettings(NamedTuple):
     first_run_rows: int = 2 * 1024
     longest_morsel_rows: int = 1024 * 1024
     inline_seconds: float = 0.005
+    short_inline_seconds: float = 0.02
     starts_in_threads: bool = False
     thread_batches: int = 4
     remote_prefetch: int = 32

@@ -63,6 +63,21 @@ def test_rows_up_to_a_limit_take_as_many_rounds_as_a_table_and_no_fragment_behin
     assert len(files) == 3
 
 
+def test_few_rows_that_pass_a_filter_are_looked_for_in_few_rounds(tmp_path: Path) -> None:
+    """In more rows with each round; where the first ones pass, nothing behind them is read."""
+    path, rows = str(tmp_path / "t.lance"), 2_000_000
+    numbers = np.random.default_rng(5).random(rows)
+    lance.write_dataset(pa.table({"id": range(rows), "x": numbers}), path)
+    fs, dataset = remote(Path(path))
+    assert dataset.to_table(filter="id >= 10", limit=1)["id"].to_pylist() == [10]
+    assert fs.rounds <= 3
+    assert len(fs.requests) <= 4
+    for condition, passing in ((f"id >= {rows - 2}", 2), ("x < -1", 0)):
+        fs, dataset = remote(Path(path))
+        assert dataset.to_table(filter=condition, limit=5).num_rows == passing
+        assert fs.rounds <= 10  # of 32 batches
+
+
 def test_a_time_among_many_versions_is_found_in_few_rounds(tmp_path: Path) -> None:
     path = str(tmp_path / "t.lance")
     written = lance.write_dataset(pa.table({"id": [0]}), path)
