@@ -35,6 +35,10 @@ class EngineSettings(Protocol):
         """Return whether there is a file that the statement may read."""
         ...
 
+    def calls_back(self) -> bool:
+        """Return whether the statement may call our function of `bind_callback`."""
+        ...
+
 
 class BindContext(NamedTuple):
     """What DuckDB tells where it binds a name.

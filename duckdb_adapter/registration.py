@@ -33,6 +33,7 @@ from duckdb_adapter.errors import UnsupportedDuckDB
 from duckdb_adapter.frames import is_published, publish, retract
 from duckdb_adapter.functions import Function
 from duckdb_adapter.interrupts import catch_early, raise_again
+from duckdb_adapter.passing_rows import note_passing
 from duckdb_adapter.replacement_scan import BoundQuery, Claim
 from duckdb_adapter.storage import GivenStorage, Storage
 from lancefs.version import __version__
@@ -126,6 +127,10 @@ class _ContextSettings(NamedTuple):
         """Return whether there is a file that the statement may read."""
         return self.api.finds_file(self.context, path)
 
+    def calls_back(self) -> bool:
+        """Return whether the statement may call our function, which its database has."""
+        return True
+
 
 class Registration:
     """The extension of this process.
@@ -212,7 +217,11 @@ class Registration:
 
     def _on_bind(self, info: int, context: int, slot: int) -> None:
         try:
-            call = parse_call(self._api.argument_of(info))
+            told = self._api.argument_of(info)
+            if note_passing(told):
+                self._api.return_text(info, context, "noted")
+                return
+            call = parse_call(told)
             number = self._api.number_of("scalar_function_exec", info)
             answer = self.bind(call, number, _ContextSettings(self._api, context))
             if answer.sources:

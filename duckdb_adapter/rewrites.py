@@ -16,6 +16,7 @@ from duckdb_adapter.queries.members import UsedColumns
 from duckdb_adapter.queries.table_uses import TableUses
 from duckdb_adapter.releases import is_new, reads_encoded_lists
 from duckdb_adapter.sources.column_values import are_values_cached, keep_texts
+from duckdb_adapter.sources.deferred_columns import deferred_rows
 from duckdb_adapter.sources.extreme_filters import ExtremeRows
 from duckdb_adapter.sources.extremes import extreme_rows
 from duckdb_adapter.sources.groups import group_by_codes
@@ -29,6 +30,7 @@ from duckdb_adapter.sources.top_n import TopNRows
 from duckdb_adapter.sources.unpushed_filters import FilteredRows
 from duckdb_adapter.sources.value_counts import value_count_rows
 from lancefs.errors import LanceError
+from lancefs.scan.selectivity import is_large
 
 _log = logging.getLogger("duckdb_adapter")
 
@@ -223,6 +225,15 @@ def _extreme_filters(table: BoundTable) -> Rows | None:
     return ExtremeRows(table.rows.dataset, table.columns, uses, query, use, table.is_first)
 
 
+def _deferred(table: BoundTable) -> Rows | None:
+    """Return the rows that pass WHERE, of which DuckDB computes a part, where these are few."""
+    uses, is_told = table.uses, table.context.settings.calls_back() and table.is_first
+    if table.is_view or not (is_told and is_large(table.rows.dataset.opened)):
+        return None
+    filter = None if uses.unpushed_conditions else uses.computed_filter
+    return None if filter is None else deferred_rows(table.rows.dataset, filter, table.context.use)
+
+
 def _scanned(table: BoundTable) -> Replacement:
     """Return what is scanned if no other rewrite applies: all rows that pass WHERE.
 
@@ -231,6 +242,9 @@ def _scanned(table: BoundTable) -> Replacement:
     and join keys get an expression that tells their range.
     """
     dataset, used, rows = table.rows.dataset, table.columns, table.rows
+    deferred = _deferred(table)
+    if deferred is not None:
+        return deferred
     conditions, compared = table.uses.unpushed_conditions, _extreme_filters(table)
     if compared is not None:
         rows = compared

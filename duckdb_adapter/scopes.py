@@ -65,6 +65,10 @@ class _Settings(NamedTuple):
             return cursor.execute(f"FROM glob({literal(path)})").fetchone() is not None
         return False
 
+    def calls_back(self) -> bool:
+        """Return whether the statement may call our function, which its database may lack."""
+        return False
+
 
 class Scope:
     """The variables of the code that runs a query, and the Lance tables that the query names.

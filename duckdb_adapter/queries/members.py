@@ -59,7 +59,7 @@ def used_columns(query: TableQuery) -> UsedColumns:
         return UsedColumns()
     if query.table_select is None or query.uses is None:
         return UsedColumns()
-    return _reduce(query.uses, structs, query.columns)
+    return reduce_uses(query.uses, structs, query.columns)
 
 
 def _has_any(columns: Iterable[str], text: str) -> bool:
@@ -67,10 +67,16 @@ def _has_any(columns: Iterable[str], text: str) -> bool:
     return any(column.lower() in text for column in columns)
 
 
-def _reduce(
+def reduce_uses(
     uses: ColumnUses, structs: Mapping[str, pa.StructType], columns: Mapping[str, str]
 ) -> UsedColumns:
-    """Return what is less than the whole columns that are used."""
+    """Return what is less than the whole columns that are used.
+
+    Args:
+        uses: The uses of columns.
+        structs: The structs, by their names in lower case.
+        columns: All columns by their names in lower case.
+    """
     members: dict[str, list[str]] = {}
     tested: dict[str, PathUse] = {}
     for column, of_column in uses.items():

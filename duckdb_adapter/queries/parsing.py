@@ -9,15 +9,17 @@ import json
 import logging
 import os
 import threading
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from duckdb_adapter.identifiers import literal
+from duckdb_adapter.identifiers import literal, quoted
 from duckdb_adapter.own_databases import OwnDatabase
 from duckdb_adapter.queries.query_texts import query_in
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
 _log = logging.getLogger("duckdb_adapter")
 
@@ -38,6 +40,10 @@ def _open_database() -> duckdb.DuckDBPyConnection:
 _database = OwnDatabase(_open_database)
 # Bound once for a connection, which takes as long as to parse.
 _PREPARE = "PREPARE serialized AS SELECT json_serialize_sql($1::VARCHAR)"
+# A statement whose condition is replaced by the one that is wanted as a text.
+_BEFORE_WHERE = "SELECT 1 FROM t WHERE "
+# The name of rows of a sample.
+_SAMPLE = "_lancefs_sample"
 
 
 class _ThreadParser(threading.local):
@@ -49,15 +55,34 @@ class _ThreadParser(threading.local):
 
     def serialize(self, text: str) -> str:
         """Return the tree of a statement as JSON, or what is wrong with it."""
+        # A parameter of Python would have older DuckDBs import pandas.
+        return str(self._value(f"EXECUTE serialized({literal(text)})"))
+
+    def deserialize(self, tree: str) -> str:
+        """Return the statement whose tree is given as JSON."""
+        return str(self._value(f"SELECT json_deserialize_sql({literal(tree)}::JSON)"))
+
+    def count(self, rows: pa.Table, query: str) -> int:
+        """Return the number that a query of rows, which it names `_SAMPLE`, returns."""
+        connection = self._connection()
+        connection.register(_SAMPLE, rows)
+        try:
+            return int(self._value(query))
+        finally:
+            connection.unregister(_SAMPLE)
+
+    def _value(self, query: str) -> Any:
+        """Return the value that a query returns."""
+        # All rows: until then, other work of the connection is refused.
+        return self._connection().execute(query).fetchall()[0][0]
+
+    def _connection(self) -> duckdb.DuckDBPyConnection:
         process = os.getpid()
         if process not in self._connections:
             connection = _database.cursor()
             connection.execute(_PREPARE)
             self._connections[process] = connection
-        # A parameter of Python would have older DuckDBs import pandas.
-        answer = self._connections[process].execute(f"EXECUTE serialized({literal(text)})")
-        row = answer.fetchone()
-        return str(row[0]) if row else "{}"
+        return self._connections[process]
 
 
 _parser = _ThreadParser()
@@ -95,6 +120,42 @@ def parse(text: str) -> dict[str, Any] | None:
         return None
     node: dict[str, Any] = statements[0]["node"]
     return node if _has_few_levels(node) else None
+
+
+def count_passing(rows: pa.Table, alias: str, where: str) -> int | None:
+    """Return how many rows pass a condition; None where our own database cannot compute it.
+
+    Args:
+        rows: The rows.
+        alias: What the condition may qualify columns with.
+        where: The condition in SQL.
+    """
+    import duckdb
+
+    query = f"SELECT count(*) FROM {_SAMPLE} AS {quoted(alias)} WHERE {where}"
+    try:
+        return _parser.count(rows, query)
+    except duckdb.Error as error:  # a function or setting of the user's own, or a value it refuses
+        _log.debug("a condition is not estimated: DuckDB raised %s", type(error).__name__)
+        return None
+
+
+def to_sql(condition: Mapping[str, Any]) -> str | None:
+    """Return a condition, as the tree of a statement has it, in SQL; None where DuckDB cannot.
+
+    Args:
+        condition: The node of the condition.
+    """
+    import duckdb
+
+    try:
+        found = json.loads(_parser.serialize(f"{_BEFORE_WHERE}true"))
+        found["statements"][0]["node"]["where_clause"] = condition
+        text = _parser.deserialize(json.dumps(found))
+    except duckdb.Error as error:
+        _log.debug("a condition has no text: DuckDB raised %s", type(error).__name__)
+        return None
+    return text.removeprefix(_BEFORE_WHERE) if text.startswith(_BEFORE_WHERE) else None
 
 
 def _has_few_levels(node: dict[str, Any]) -> bool:

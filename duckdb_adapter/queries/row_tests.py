@@ -82,7 +82,7 @@ def tests_of(
     named = NamedColumns(columns, None)
     for term in terms_of(where):
         part, time = only_part(term, named), time_test(term, named, schema)
-        tests = _tests(term, columns)
+        tests = tests_of_term(term, columns)
         if part is not None:
             parts.append(part)
         elif time is not None and time.is_exact:
@@ -107,14 +107,20 @@ def any_of(parts: Sequence[Sequence[str]]) -> str:
 def _all_of(condition: Mapping[str, Any], columns: Mapping[str, str]) -> list[str] | None:
     found = list[str]()
     for term in terms_of(condition):
-        tests = _tests(term, columns)
+        tests = tests_of_term(term, columns)
         if tests is None:
             return None
         found.extend(tests)
     return found
 
 
-def _tests(term: Mapping[str, Any], columns: Mapping[str, str]) -> list[str] | None:
+def tests_of_term(term: Mapping[str, Any], columns: Mapping[str, str]) -> list[str] | None:
+    """Return the tests that a condition is made of; None where DuckDB pushes down no such one.
+
+    Args:
+        term: The condition.
+        columns: The columns of the table by their names in lower case.
+    """
     if term["type"] == _OR:
         parts = [_all_of(part, columns) for part in terms_of(term, _OR)]
         known = [part for part in parts if part is not None]

@@ -125,8 +125,12 @@ class TableQuery:
         Args:
             source: The table in what a SELECT selects from.
         """
-        named = source["alias"] or self._alias
-        return {fold(named)}
+        return {fold(self.alias_of(source))}
+
+    def alias_of(self, source: Mapping[str, Any]) -> str:
+        """Return what columns of the table can be qualified with; see `table_names`."""
+        alias: str = source["alias"] or self._alias
+        return alias
 
     @cached_property
     def uses(self) -> ColumnUses | None:

@@ -15,6 +15,7 @@ from duckdb_adapter.queries.called_functions import (
     functions_of_sole_use,
     takes_encoded_lists,
 )
+from duckdb_adapter.queries.computed_filters import ComputedFilter, computed_filter
 from duckdb_adapter.queries.extreme_tests import ExtremeUses, extreme_uses
 from duckdb_adapter.queries.groups import RepeatedColumns, repeated_columns
 from duckdb_adapter.queries.joins import join_keys, tests_constants
@@ -123,6 +124,11 @@ class TableUses:
     def unpushed_conditions(self) -> list[pc.Expression]:
         """What is true for all rows that it uses, and DuckDB does not push down."""
         return unpushed_conditions(self.query)
+
+    @cached_property
+    def computed_filter(self) -> ComputedFilter | None:
+        """What WHERE tests, where DuckDB computes a part of it, and other columns are used."""
+        return computed_filter(self.query)
 
 
 def table_uses(

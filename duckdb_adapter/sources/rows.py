@@ -389,6 +389,13 @@ class Rows(RowSource):
         )
         return other
 
+    def with_row_metadata(self, field: Field) -> Self:
+        """Return the rows with one more column, of row metadata."""
+        other, known = copy(self), self._known_columns
+        schema = known.schema.append(field.to_arrow())
+        other._known_columns = replace(known, schema=schema)
+        return other
+
     def can_filter(self, column: str) -> bool:
         """Whether filters on a column can be pushed down: not if DuckDB sees another type."""
         return column not in self._columns.changed

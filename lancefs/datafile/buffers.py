@@ -262,8 +262,14 @@ def in_own_memory(array: pa.Array) -> pa.Array:
     What is kept for later reads may be decoded in a pool that a user of Arrow has set, and drops.
 
     Args:
-        array: An array without children.
+        array: The array.
     """
+    if array.type.num_fields:
+        stream = pa.BufferOutputStream(memory_pool=pa.system_memory_pool())
+        batch = pa.RecordBatch.from_arrays([array], ["values"])
+        with pa.ipc.new_stream(stream, batch.schema) as writer:
+            writer.write_batch(batch)
+        return pa.ipc.open_stream(stream.getvalue()).read_next_batch().column(0)
     copies = [buffer and pa.py_buffer(buffer.to_pybytes()) for buffer in array.buffers()]
     return pa.Array.from_buffers(array.type, len(array), copies, array.null_count, array.offset)
 

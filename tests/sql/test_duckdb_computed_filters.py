@@ -1,0 +1,232 @@
+"""Filters that DuckDB computes: the other columns are read of the rows alone that pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from roads import assert_same_rows, connect, needs_install
+from support import examples
+
+from duckdb_adapter.sources.deferred_columns import DeferredRows
+from lancefs.scan import selectivity
+
+pytestmark = needs_install
+
+ROWS = 6000
+# Few of its rows pass each of these.
+RARE = [
+    "lower(host) = 'host-07' AND id < 400",
+    "length(text) > 24",
+    "x > y AND id + 1 > 20",
+    "x * 2 + y = 7.0",
+    "hour(ts) = 3 AND minute(ts) = 7",
+    "id % 1000 = 77",
+    "x IS NULL AND y + 0 IS NULL",
+    "req.size + 1 = 77",
+    "T.id // 1000 = 5 AND T.\"we ird\" || T.host = 'w4host-04'",
+    "list_contains(tags, 'rare')",
+    "CASE WHEN id > 5000 THEN host = 'host-03' AND level = 'error' ELSE id = 3 END",
+    "coalesce(x, 998) > 997 AND id BETWEEN 10 AND 1000",
+    "id + 0 < 0",
+    "regexp_matches(text, '^row 59[0-9][0-9] 7')",
+    "id = x::BIGINT AND 'w4' = \"we ird\"",
+]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    random = np.random.default_rng(7)
+    x = random.integers(0, 1000, ROWS).tolist()
+    rows = pa.table(
+        {
+            "id": pa.array(range(ROWS)),
+            "host": pa.array([f"Host-{n % 20:02d}" for n in range(ROWS)]),
+            "level": pa.array([("info", "error")[n % 31 == 0] for n in range(ROWS)]),
+            "text": pa.array([f"row {n} {v}" + "!" * (n % 997 == 0) * 20 for n, v in enumerate(x)]),
+            "x": pa.array([None if n % 13 == 0 else float(v) for n, v in enumerate(x)]),
+            "y": pa.array([None if n % 169 == 0 else 990.0 - n % 7 for n in range(ROWS)]),
+            "flag": pa.array([None if n % 3 == 0 else n % 3 == 1 for n in range(ROWS)]),
+            "ts": pa.array([n * 61_000_000 for n in range(ROWS)], pa.timestamp("us")),
+            "req": pa.array(
+                [None if n % 5 == 0 else {"size": n, "path": "p"} for n in range(ROWS)]
+            ),
+            "tags": pa.array([["rare"] if n % 500 == 4 else ["a", None] for n in range(ROWS)]),
+            "price": pa.array(range(ROWS), pa.decimal128(9, 2)),
+            "we ird": pa.array([f"w{n % 9}" for n in range(ROWS)]),
+        }
+    )
+    path = tmp_path_factory.mktemp("computed") / "logs.lance"
+    lance.write_dataset(rows, str(path), max_rows_per_file=2500)
+    lance.dataset(str(path)).delete("id % 97 = 5")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of any length are large."""
+    monkeypatch.setattr(selectivity, "_MIN_ROWS", 100)
+    monkeypatch.setattr(selectivity, "_MIN_FRAGMENT_ROWS", 100)
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows each scan takes by their positions."""
+    seen: list[int] = []
+    take = DeferredRows._taken
+
+    def note(self: DeferredRows, names: Any, positions: Any, filter: Any) -> Iterator[Any]:
+        seen.append(len(positions))
+        return take(self, names, positions, filter)
+
+    monkeypatch.setattr(DeferredRows, "_taken", note)
+    return seen
+
+
+@pytest.mark.parametrize("condition", RARE)
+def test_few_rows_are_read_of_the_other_columns(
+    native: Any, table: Path, taken: list[int], condition: str
+) -> None:
+    query = f"SELECT * FROM {{t}} AS T WHERE {condition} ORDER BY id"
+    assert_same_rows(connect("install"), native, table, query)
+    passing = native.execute(f"SELECT count(*) FROM native AS T WHERE {condition}").fetchall()[0][0]
+    assert taken == [passing]
+
+
+# Statements over {t}, and whether rows are taken by their positions.
+STATEMENTS = [
+    ("SELECT id, price FROM {t} WHERE lower(host) = 'host-07' AND id < 400 ORDER BY id", True),
+    ("SELECT host, sum(price) FROM {t} WHERE id % 1000 = 77 GROUP BY host ORDER BY 1", True),
+    ("SELECT id, text FROM {t} WHERE x * 2 > 1990 ORDER BY y DESC, id LIMIT 3", True),
+    ("WITH t AS (SELECT * FROM {t} WHERE length(text) > 24) SELECT id, host FROM t ORDER BY 1",
+     True),
+    ("SELECT DISTINCT level, ts FROM {t} WHERE length(text) > 24 AND id > 1000 ORDER BY 2", True),
+    ("SELECT id, row_number() OVER (ORDER BY id) AS n FROM {t} WHERE hash(id) % 500 = 3 "
+     "ORDER BY id", False),  # no other column
+    ("SELECT sum(x) FROM {t} WHERE length(text) > 0", False),  # which all rows pass
+    ("SELECT count(*) FROM {t} WHERE length(text) > 24", False),
+    ("SELECT id, host FROM {t} WHERE id = 17", False),  # which DuckDB pushes down
+    ("SELECT lower(host) AS h, id FROM {t} WHERE h = 'host-07' AND id % 1000 = 77 ORDER BY 2",
+     False),
+    ("SELECT id, host FROM {t} WHERE id % 1000 = (SELECT 77) ORDER BY id", False),
+    ("SELECT a.id, a.host FROM {t} AS a, {t} AS b WHERE a.id % 1000 = 77 AND b.id = a.id "
+     "ORDER BY 1", False),
+    ("SELECT id, (SELECT max(id) FROM {t}) AS most FROM {t} WHERE x * 2 > 1990 ORDER BY 1", False),
+    ("SELECT id, host FROM {t} WHERE id % 1000 = 77 UNION ALL SELECT id, host FROM {t} "
+     "WHERE id = 3 ORDER BY id", False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("query", "is_taken"), STATEMENTS)
+def test_a_statement_gives_the_rows_that_it_gives_over_a_table_of_duckdb(
+    native: Any, table: Path, taken: list[int], query: str, is_taken: bool
+) -> None:
+    assert_same_rows(connect("install"), native, table, query)
+    assert bool(taken) == is_taken
+
+
+def test_rows_keep_their_order(table: Path, taken: list[int]) -> None:
+    query = f"SELECT id, host FROM '{table}' WHERE id % 500 IN (7, 499) AND length(text) > 0"
+    found = [row[0] for row in connect("install").execute(query).fetchall()]
+    assert found == sorted(found)
+    assert taken == [len(found)]
+
+
+def test_a_macro_in_place_of_a_function_decides(table: Path, native: Any) -> None:
+    con = connect("install")
+    con.execute("CREATE OR REPLACE TEMP MACRO lower(t) AS upper(t)")
+    query = f"SELECT id, text FROM '{table}' WHERE lower(host) = 'HOST-07' AND id < 50"
+    assert [row[0] for row in con.execute(query).fetchall()] == [7, 27, 47]
+    con.execute("DROP MACRO lower")
+    assert con.execute(query).fetchall() == []
+
+
+def test_settings_of_the_connection_decide(table: Path) -> None:
+    query = f"SELECT id, text FROM '{table}' WHERE id / 1000 = 5 AND id + 0 > 5001"
+    con = connect("install")
+    assert con.execute(query).fetchall() == []
+    con.execute("SET integer_division = true")
+    try:
+        assert len(con.execute(query).fetchall()) > 900
+    finally:
+        con.execute("RESET integer_division")
+
+
+def test_prepared_statements_and_relations_see_new_versions(
+    tmp_path: Path, table: Path, taken: list[int]
+) -> None:
+    path = tmp_path / "t.lance"
+    rows = lance.dataset(str(table)).to_table(columns=["id", "host"])
+    lance.write_dataset(rows, str(path))
+    con = connect("install")
+    query = f"SELECT * FROM '{path}' WHERE id % 5000 = 4999"
+    con.execute(f"PREPARE rare AS {query}")
+    assert con.execute("EXECUTE rare").fetchall() == [(4999, "Host-19")]
+    relation = con.sql(query)
+    lance.write_dataset(pa.table({"id": [9999], "host": ["new"]}), str(path), mode="append")
+    assert con.execute("EXECUTE rare").fetchall() == [(4999, "Host-19"), (9999, "new")]
+    assert relation.fetchall() == [(4999, "Host-19")]
+    assert con.execute(query).fetchall() == [(4999, "Host-19"), (9999, "new")]
+    assert taken
+
+
+def test_an_error_of_the_filter_is_that_of_the_statement(table: Path) -> None:
+    query = f"SELECT * FROM '{table}' WHERE text::INTEGER > 0"
+    with pytest.raises(duckdb.ConversionException, match="row 0"):
+        connect("install").execute(query).fetchall()
+
+
+def test_a_filter_that_more_rows_pass_than_the_sample_told_reads_all_rows(
+    tmp_path: Path, taken: list[int], native: Any
+) -> None:
+    rows = pa.table({"id": range(40_000), "x": np.arange(40_000) // 1000, "other": ["a"] * 40_000})
+    lance.write_dataset(rows, str(tmp_path / "t.lance"))
+    between = "x + 0 = 1 AND id + 0 < 1900"  # 900 rows, more than a 64th, between two places
+    query = f"SELECT count(other), min(id), max(id) FROM '{tmp_path / 't.lance'}' WHERE {between}"
+    assert connect("install").execute(query).fetchall() == [(900, 1000, 1899)]
+    assert taken == []
+
+
+def test_damage_behind_the_filter_is_an_error(tmp_path: Path, table: Path) -> None:
+    path = tmp_path / "t.lance"
+    rows = pa.table({"id": range(300_000), "v": np.random.default_rng(3).random(300_000)})
+    lance.write_dataset(rows, str(path))
+    (file,) = (path / "data").glob("*.lance")
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(duckdb.Error, match=r"t\.lance"):
+        connect("install").execute(f"SELECT * FROM '{path}' WHERE id % 999 = 7").fetchall()
+
+
+OPERANDS = st.sampled_from(["id", "x", "y", "length(text)", "id % 100", "req.size", "3", "77"])
+COMPARED = st.builds(
+    "({} {} {})".format, OPERANDS, st.sampled_from(["=", "<", ">", "<>"]), OPERANDS
+)
+CONDITIONS = st.recursive(
+    COMPARED | st.sampled_from(["flag", "lower(host) = 'host-03'", "x IS NULL", "level = 'error'"]),
+    lambda inner: (
+        st.builds("({} {} {})".format, inner, st.sampled_from(["AND", "OR"]), inner)
+        | st.builds("(NOT {})".format, inner)
+    ),
+    max_leaves=4,
+)
+
+
+@settings(
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(condition=CONDITIONS, limited=st.booleans())
+def test_random_conditions_give_the_same_rows(
+    native: Any, table: Path, condition: str, limited: bool
+) -> None:
+    query = f"SELECT * FROM {{t}} WHERE id + 0 > 10 AND {condition} ORDER BY id"
+    assert_same_rows(connect("install"), native, table, query + " LIMIT 5" * limited)
