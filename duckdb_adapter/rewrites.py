@@ -16,7 +16,7 @@ from duckdb_adapter.queries.members import UsedColumns
 from duckdb_adapter.queries.table_uses import TableUses
 from duckdb_adapter.releases import is_new, reads_encoded_lists
 from duckdb_adapter.sources.column_values import are_values_cached, keep_texts
-from duckdb_adapter.sources.deferred_columns import deferred_rows
+from duckdb_adapter.sources.deferred_columns import computed_rows
 from duckdb_adapter.sources.extreme_filters import ExtremeRows
 from duckdb_adapter.sources.extremes import extreme_rows
 from duckdb_adapter.sources.groups import group_by_codes
@@ -231,7 +231,7 @@ def _deferred(table: BoundTable) -> Rows | None:
     if table.is_view or not (is_told and is_large(table.rows.dataset.opened)):
         return None
     filter = None if uses.unpushed_conditions else uses.computed_filter
-    return None if filter is None else deferred_rows(table.rows.dataset, filter, table.context.use)
+    return None if filter is None else computed_rows(table.rows, filter, table.context.use)
 
 
 def _scanned(table: BoundTable) -> Replacement:

@@ -9,14 +9,18 @@ and of all columns. What passes WHERE in the first one is known before the secon
 
 The function, which is ours, is called with the positions. If DuckDB begins the second scan sooner,
 that reads all rows. DuckDB computes WHERE again of what is read, as the statement says.
+
+Of one column of strings with dictionaries, the values are tested in place of the rows.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from operator import and_
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,10 +31,11 @@ from duckdb_adapter.passing_rows import PassingRows
 from duckdb_adapter.pinned_versions import NameUse
 from duckdb_adapter.queries.computed_filters import ComputedFilter
 from duckdb_adapter.queries.parsing import count_passing
+from duckdb_adapter.sources.column_values import string_values
 from duckdb_adapter.sources.members import MemberRows
 from duckdb_adapter.sources.replacement import READER, TableOf
 from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows, RowSource, conform_to_schema
-from lancefs.datafile.buffers import Ints
+from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import columns_of
 from lancefs.scan.selectivity import is_large, sample_of
@@ -40,8 +45,9 @@ from lancefs.table.row_metadata import ROW_OFFSET
 
 # The variable by which the query names the scan of the columns of WHERE.
 _TESTED = "tested"
-# If a larger share of the rows passes, all columns of all rows are read sooner.
-_MAX_PASSED = 1 / 64
+# If a larger share of the rows passes, all columns of all rows are read sooner; or is filtered by
+# values sooner by DuckDB.
+_MAX_PASSED, _MAX_MATCHING = 1 / 64, 1 / 2
 # Bytes of shares that are kept for a version, and what each takes in addition to its text.
 _BYTES, _SHARE_BYTES = 64 * 1024, 200
 # Rows that are taken at a time.
@@ -50,41 +56,64 @@ _TAKEN_ROWS = 64 * 1024
 _SHARES = PerVersion[BudgetCache[str, float | None]](lambda _: BudgetCache(_BYTES))
 
 
-class DeferredRows(Rows):
-    """Reads the rows that pass a filter which DuckDB computes.
+class ComputedRows(Rows):
+    """Reads the rows that pass a filter which DuckDB computes first, of something else.
 
     Args:
         dataset: The table.
         filter: The filter.
         use: How often the statement uses the table, as far as DuckDB has bound the name.
+        most: If more positions than this pass, all rows are read.
     """
 
     takes_conditions = False
+    # The column of the positions of what is tested.
+    position: str
 
-    def __init__(self, dataset: LanceDataset, filter: ComputedFilter, use: NameUse) -> None:
+    def __init__(
+        self, dataset: LanceDataset, filter: ComputedFilter, use: NameUse, most: int
+    ) -> None:
         super().__init__(dataset)
         self._filter = filter
         self._use = use
-        self._found = PassingRows(int((self.known_count() or 0) * _MAX_PASSED))
+        self._passing = PassingRows(most)
 
     def query(self, table_of: TableOf) -> str:
         """Return the query that DuckDB reads; see the module."""
-        told = self._found.argument(quoted(ROW_OFFSET.name))
+        told = self._passing.argument(quoted(self.position))
         where, alias = self._filter.where, quoted(self._filter.alias)
         tested = f"SELECT system.main.{BIND_FUNCTION}({told}) FROM {table_of(_TESTED)} AS {alias}"
         return f"{super().query(table_of)} WHERE ({tested} WHERE {where}) IS NOT NULL"
 
     def variables(self) -> Mapping[str, RowSource | pa.Table]:
         """Return the rows that the query reads."""
+        return {READER: self, _TESTED: self.tested()}
+
+    @abstractmethod
+    def tested(self) -> RowSource | pa.Table:
+        """Return what the filter is computed of first: its columns, and that of positions."""
+
+    def take_positions(self) -> Ints | None:
+        """Return the positions of what passes; None where that does not tell which rows pass."""
+        self._use.mark_read()
+        return self._passing.take() if self._use.is_sole else None
+
+
+class DeferredRows(ComputedRows):
+    """Reads the rows that pass, once their positions are known."""
+
+    position = ROW_OFFSET.name
+
+    def tested(self) -> RowSource:
+        """Return the columns of the filter, of all rows."""
         tested = MemberRows(self.dataset, self._filter.used).with_columns(self._filter.columns)
-        return {READER: self, _TESTED: tested.with_row_metadata(ROW_OFFSET)}
+        return tested.with_row_metadata(ROW_OFFSET)
 
     def batches(
         self, names: Sequence[str], terms: Sequence[pc.Expression]
     ) -> Iterator[pa.RecordBatch]:
         """Read some columns, in the order wanted, of the rows for which all terms are true."""
-        self._use.mark_read()
-        positions = self._found.take() if self._use.is_sole else None
+        positions = self.take_positions()
         if positions is None:
             return super().batches(names, terms)
         return self._taken(names, positions, reduce(and_, terms) if terms else None)
@@ -103,25 +132,72 @@ class DeferredRows(Rows):
                 yield batch if filter is None else self.filtered(batch, filter).select(names)
 
 
-def deferred_rows(dataset: LanceDataset, filter: ComputedFilter, use: NameUse) -> Rows | None:
-    """Return the rows that pass a filter which DuckDB computes; None unless they are few of many.
+class MatchingRows(ComputedRows):
+    """Reads the rows with those values of a column of strings that pass.
 
     Args:
         dataset: The table.
+        filter: The filter, of this column alone.
+        use: How often the statement uses the table, as far as DuckDB has bound the name.
+        values: All values of the column; a null is added.
+    """
+
+    position = "__lance_place"
+
+    def __init__(
+        self, dataset: LanceDataset, filter: ComputedFilter, use: NameUse, values: pa.Array
+    ) -> None:
+        super().__init__(dataset, filter, use, most=len(values))
+        self._values = pa.concat_arrays([values.drop_null(), pa.nulls(1, values.type)])
+
+    def tested(self) -> pa.Table:
+        """Return the values."""
+        places = to_arrow_numbers(np.arange(len(self._values)))
+        (column,) = self._filter.columns
+        return pa.table({column: self._values, self.position: places})
+
+    def batches(
+        self, names: Sequence[str], terms: Sequence[pc.Expression]
+    ) -> Iterator[pa.RecordBatch]:
+        """Read some columns, in the order wanted, of the rows for which all terms are true."""
+        positions = self.take_positions()
+        if positions is None:
+            return super().batches(names, terms)
+        if not len(positions):
+            return iter(())
+        passing = self._values.take(to_arrow_numbers(positions))
+        field = pc.field(*self._filter.columns)
+        condition = field.isin(passing.drop_null())
+        if passing.null_count:
+            condition = condition | field.is_null()
+        return super().batches(names, [*terms, condition])
+
+
+def computed_rows(rows: Rows, filter: ComputedFilter, use: NameUse) -> Rows | None:
+    """Return the rows that pass a filter which DuckDB computes; None where many of a sample do.
+
+    Args:
+        rows: The rows of the table.
         filter: The filter.
         use: How often the statement uses the table, as far as DuckDB has bound the name.
     """
+    dataset = rows.dataset
     version = dataset.opened
-    if ROW_OFFSET.name in dataset.schema.names:
-        return None
     share = _SHARES.of(version).get(
         filter.where,
         lambda: _passing_share(filter, dataset),
         lambda _: _SHARE_BYTES + len(filter.where),
     )
     # Up to a LIMIT, DuckDB reads few rows if some of a sample pass.
-    most = 0 if filter.is_limited else _MAX_PASSED
-    return None if share is None or share > most else DeferredRows(dataset, filter, use)
+    if share is None or (share and filter.is_limited) or share > _MAX_MATCHING:
+        return None
+    if len(filter.columns) == 1 and rows.encoded.issuperset(filter.columns):
+        values = string_values(dataset, filter.columns)
+        if values is not None:
+            return MatchingRows(dataset, filter, use, values[filter.columns[0]])
+    if share > _MAX_PASSED or ROW_OFFSET.name in dataset.schema.names:
+        return None
+    return DeferredRows(dataset, filter, use, int(version.num_rows * _MAX_PASSED))
 
 
 def _passing_share(filter: ComputedFilter, dataset: LanceDataset) -> float | None:

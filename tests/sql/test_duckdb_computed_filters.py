@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from roads import assert_same_rows, connect, needs_install
 from support import examples
 
-from duckdb_adapter.sources.deferred_columns import DeferredRows
+from duckdb_adapter.sources.deferred_columns import DeferredRows, MatchingRows
 from lancefs.scan import selectivity
 
 pytestmark = needs_install
 
 ROWS = 6000
+WORDS = (None, "", "abc", "B", "äöü", "a" * 40, "x")
 # Few of its rows pass each of these.
 RARE = [
     "lower(host) = 'host-07' AND id < 400",
@@ -61,6 +62,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ),
             "tags": pa.array([["rare"] if n % 500 == 4 else ["a", None] for n in range(ROWS)]),
             "price": pa.array(range(ROWS), pa.decimal128(9, 2)),
+            "word": pa.array([WORDS[n * n % 7] for n in range(ROWS)]),
             "we ird": pa.array([f"w{n % 9}" for n in range(ROWS)]),
         }
     )
@@ -89,6 +91,51 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(DeferredRows, "_taken", note)
     return seen
+
+
+@pytest.fixture
+def matched(monkeypatch: pytest.MonkeyPatch) -> list[list[str | None]]:
+    """The values that each scan looks for in place of what DuckDB computes, the null last."""
+    seen: list[list[str | None]] = []
+    take = MatchingRows.take_positions
+
+    def note(self: MatchingRows) -> Any:
+        positions = take(self)
+        if positions is not None:
+            values = [self._values[place].as_py() for place in positions.tolist()]
+            seen.append(sorted(values, key=lambda one: (one is None, one or "")))
+        return positions
+
+    monkeypatch.setattr(MatchingRows, "take_positions", note)
+    return seen
+
+
+# Conditions of one column of strings with few values, in dictionaries.
+OF_VALUES = [
+    "lower(host) = 'host-07'",
+    "upper(host) || '!' IN ('HOST-03!', 'HOST-19!')",
+    "lower(host) = 'none'",
+    "coalesce(lower(word), 'x') = 'x'",
+    "length(word) > 2 AND word <> 'abc'",
+    "lower(word) IN ('', 'b', NULL)",
+    "word || 'a' IS NULL",
+    "substr(host, 6) = '11' AND (id % 2 = 1 OR host = 'x')",
+]
+
+
+@pytest.mark.parametrize("condition", OF_VALUES)
+def test_values_of_a_column_with_dictionaries_are_tested_in_place_of_rows(
+    native: Any, table: Path, matched: list[list[str | None]], condition: str
+) -> None:
+    for shown in ("id, text", "*", "word, count(id)"):
+        tail = "GROUP BY word ORDER BY word" if "count" in shown else "ORDER BY id"
+        query = f"SELECT {shown} FROM {{t}} AS T WHERE {condition} {tail}"
+        assert_same_rows(connect("install"), native, table, query)
+    one_column = "id" not in condition
+    column = "word" if "word" in condition else "host"
+    passing = f"SELECT DISTINCT {column} FROM native WHERE {condition} ORDER BY 1"
+    expected = [row[0] for row in native.execute(passing).fetchall()]
+    assert matched == ([expected] * 3 if one_column else [])
 
 
 @pytest.mark.parametrize("condition", RARE)
