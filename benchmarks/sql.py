@@ -79,6 +79,8 @@ QUERIES = {
         "AND TIMESTAMP '2026-01-01 00:20:05'",
         1.2,
     ),
+    "logs: upper(host)": Query("SELECT * FROM {logs} WHERE upper(host) = 'HOST-007.EXAMPLE'"),
+    "logs: two columns": Query("SELECT * FROM {logs} WHERE latency > bytes * 1000"),
     "fragments: sum": Query("SELECT sum(bytes) FROM {fragments}", 4.0),
     "fragments: id = 5000": Query("SELECT * FROM {fragments} WHERE id = 5000", 4.0),
     "fragments: strings": Query("SELECT level, count(*) FROM {fragments} GROUP BY level", 4.0),
