@@ -5,9 +5,10 @@
     comparison := range [(= | == | != | <> | < | <= | > | >=) range]
     range      := sum [[NOT] IN (sum, …)] | sum [[NOT] BETWEEN sum AND sum]
                 | sum [[NOT] (LIKE | ILIKE) 'pattern' [ESCAPE 'c']] | sum NOT NULL
-    sum        := operand, with + - * / % between operands and - or + before them
+    sum        := operand, with + - || * / % between operands and - or + before them
     operand    := column | literal | CAST(condition AS type) | operand::type
-                | function(condition, …) | (condition)
+                | function(condition, …) | EXTRACT(part FROM condition) | (condition)
+                | CASE [condition] (WHEN condition THEN condition)+ [ELSE condition] END
     column     := name | "name" | `name` | column.member | column['member']
     literal    := 3 | 3.5 | 3e5 | 'text' | X'0aff' | TRUE | FALSE | NULL | type 'text'
 
@@ -25,7 +26,13 @@ import pyarrow.compute as pc
 
 from lancefs.datafile.fields import Field
 from lancefs.errors import ColumnNotFound, InvalidFilter
-from lancefs.scan import expressions, sql_functions, sql_operators
+from lancefs.scan import (
+    expressions,
+    sql_functions,
+    sql_operators,
+    sql_text_functions,
+    sql_time_functions,
+)
 from lancefs.scan.condition_trees import conditions_of
 from lancefs.scan.conditions import by_column
 from lancefs.scan.sql_casts import DECIMALS, TIMESTAMP_UNITS, TYPES, UNSIGNED, cast
@@ -56,7 +63,7 @@ _INFIX = {
     "is": _IS,
     **dict.fromkeys(_COMPARISONS, _COMPARISON),
     **dict.fromkeys(("not", "in", "between", "like", "ilike"), _RANGE),
-    **dict.fromkeys("+-", _SUM),
+    **dict.fromkeys(("+", "-", "||"), _SUM),
     **dict.fromkeys("*/%", _PRODUCT),
 }
 _LITERALS = ("number", "string", "binary")
@@ -64,7 +71,7 @@ _CONSTANTS = {"true": True, "false": False, "null": None}
 # Words that are no columns unless they stand in quotes.
 _RESERVED = {"and", "or", "not", "is", "in", "between", "like", "ilike", "escape"} | {*_CONSTANTS}
 # Words of SQL that begin what filters do not have.
-_UNSUPPORTED = {"case", "select", "exists", "interval", "any", "all", "some"}
+_UNSUPPORTED = {"select", "exists", "interval", "any", "all", "some"}
 # Words that begin the parts of a query after the condition.
 _AFTER = {"group", "having", "limit", "offset", "order", "qualify"}
 _AN_OPERAND = "a column or a literal was expected"
@@ -173,6 +180,8 @@ class _Parser:
         right = self._parse(level + 1)
         if level == _COMPARISON:
             return sql_operators.compare(_COMPARISONS[word], left, right)
+        if word == "||":
+            return sql_text_functions.join(word, left, right)
         return sql_operators.arithmetic(word, left, right)
 
     def _parse_terms(self, first: Operand, word: str, binding: int) -> list[Operand]:
@@ -286,6 +295,15 @@ class _Parser:
             raise self._refuse(_AN_OPERAND)
         if token.word == "cast" and self._following.word == "(":
             return self._parse_cast()
+        if token.word == "extract" and self._following.word == "(":
+            return self._parse_extract()
+        follows = self._following
+        if (
+            token.word == "case"
+            and follows.kind not in ("sign", "end")
+            and follows.word not in _INFIX
+        ):
+            return self._parse_case()
         return self._parse_typed_literal() or self._parse_named()
 
     def _literal(self, token: Token) -> Literal:
@@ -307,6 +325,33 @@ class _Parser:
         target = self._parse_type()
         self._expect(")")
         return cast(operand, target)
+
+    def _parse_extract(self) -> Operand:
+        """Read `EXTRACT(month FROM ordered_at)`."""
+        name = self._advance()
+        self._expect("(")
+        part = self._advance()
+        self._expect("from")
+        operand = self._parse_nested()
+        self._expect(")")
+        return sql_time_functions.part_of(name.text, part.text, part.start, operand)
+
+    def _parse_case(self) -> Operand:
+        """Read `CASE WHEN … THEN … ELSE … END`, or `CASE … WHEN … THEN … END`."""
+        name = self._advance()
+        compared = None if self._token.word == "when" else self._parse_nested()
+        tests, results = list[Operand](), list[Operand]()
+        while self._take("when"):
+            test = self._parse_nested()
+            is_same = None if compared is None else sql_operators.compare("=", compared, test)
+            tests.append(sql_operators.truth(test) if is_same is None else is_same)
+            self._expect("then")
+            results.append(self._parse_nested())
+        if not tests:
+            raise self._refuse("'when' was expected")
+        results.append(self._parse_nested() if self._take("else") else Literal(None, name.start))
+        self._expect("end")
+        return sql_functions.choose(name.text, tests, results, name.start)
 
     def _parse_typed_literal(self) -> Operand | None:
         """Read a type and a string after it, such as `date '2024-01-01'`; None for other words."""

@@ -12,13 +12,15 @@ import pyarrow.compute as pc
 
 from lancefs.arguments import similar_names
 from lancefs.datafile.buffers import to_arrow_numbers
-from lancefs.datafile.constants import array_of, scalar_of
+from lancefs.datafile.constants import array_of, null_of, scalar_of
 from lancefs.scan import row_functions
 from lancefs.scan.sql_literals import has_units, is_number, of_units, unit_bounds
+from lancefs.scan.sql_number_functions import NUMBER_FUNCTIONS
 from lancefs.scan.sql_operands import (
     UNKNOWN,
     Literal,
     Operand,
+    SqlFunction,
     Typed,
     common_type,
     condition,
@@ -28,9 +30,20 @@ from lancefs.scan.sql_operands import (
     result,
     to_typed,
 )
-from lancefs.scan.sql_operators import conjunction, disjunction, fit, fits_width, is_truth
+from lancefs.scan.sql_operators import (
+    compare,
+    conjunction,
+    disjunction,
+    fit,
+    fits_width,
+    is_truth,
+)
+from lancefs.scan.sql_text_functions import TEXT_FUNCTIONS
+from lancefs.scan.sql_time_functions import TIME_FUNCTIONS
 from lancefs.scan.sql_tokens import Refused
 
+# Some functions that there are, for the error that there is no such one.
+_SHOWN = "lower, substr, round, date_part, coalesce and others, which the page on filters lists"
 # Patterns whose only wildcards are `%` at the beginning or at the end, with a point for each other
 # character; and what matches such texts, by where the pattern has `%`.
 _OUTER_WILDCARDS = re.compile(r"(%*)\.+(%*)")
@@ -56,14 +69,6 @@ class ListLiteral(NamedTuple):
 Argument: TypeAlias = Literal | Typed | ListLiteral
 
 
-class _SqlFunction(NamedTuple):
-    """A function, and the least and the greatest number of arguments that it takes."""
-
-    apply: Callable[..., Operand]
-    least: int
-    most: int | None
-
-
 def call(name: str, arguments: Sequence[Argument], start: int) -> Operand:
     """Return the result of a function.
 
@@ -78,7 +83,7 @@ def call(name: str, arguments: Sequence[Argument], start: int) -> Operand:
     function = _FUNCTIONS.get(name.lower())
     if function is None:
         near = similar_names(name, _FUNCTIONS, most=1, cutoff=0.75)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(_FUNCTIONS))}"
+        hint = f"did you mean {near[0]}?" if near else f"there are {_SHOWN}"
         raise Refused(f"there is no function {name}; {hint}", start)
     count = len(arguments)
     if count < function.least or (function.most is not None and count > function.most):
@@ -91,7 +96,7 @@ def call(name: str, arguments: Sequence[Argument], start: int) -> Operand:
     return function.apply(name, *arguments)
 
 
-def _number_of_arguments(function: _SqlFunction) -> str:
+def _number_of_arguments(function: SqlFunction) -> str:
     if function.least == function.most:
         return f"{function.least} argument{'s' if function.least > 1 else ''}"
     if function.most is None:
@@ -261,7 +266,37 @@ def _isnan(name: str, operand: Operand) -> Typed:
     return condition(pc.is_nan(values.expression), values)
 
 
+def choose(name: str, tests: Sequence[Operand], results: Sequence[Operand], start: int) -> Operand:
+    """Return the first of some results whose test is true: `CASE WHEN`.
+
+    Args:
+        name: What chooses, for the error.
+        tests: The tests; there is one result more, which holds where none is true.
+        results: The results.
+        start: Index of the first character in the filter.
+
+    Raises:
+        Refused: No type holds all results.
+    """
+    columns, target = _unified(name, results)
+    chosen = convert(columns[-1], target)
+    known = [is_truth(test, True) for test in tests]
+    for test, values in reversed(list(zip(known, columns[:-1], strict=True))):
+        chosen = pc.if_else(test.expression, convert(values, target), chosen)
+    if pa.types.is_null(target):
+        return to_typed(results[0])
+    return result(chosen, target, *known, *columns)._replace(start=start)
+
+
 def _coalesce(name: str, *operands: Operand) -> Typed:
+    columns, target = _unified(name, operands)
+    if pa.types.is_null(target):
+        return to_typed(operands[0])
+    return result(pc.coalesce(*(convert(values, target) for values in columns)), target, *columns)
+
+
+def _unified(name: str, operands: Sequence[Operand]) -> tuple[list[Typed], pa.DataType]:
+    """Return operands, and the type that holds all of them."""
     known = [operand for operand in operands if isinstance(operand, Typed)]
     target = known[0].type if known else pa.null()
     columns = [_beside(operand, target) for operand in operands]
@@ -270,9 +305,7 @@ def _coalesce(name: str, *operands: Operand) -> Typed:
         if common is None:
             raise Refused(f"{name} of {target} and {values.type}; cast one", values.start)
         target = common
-    if pa.types.is_null(target):
-        return to_typed(operands[0])
-    return result(pc.coalesce(*(convert(values, target) for values in columns)), target, *columns)
+    return columns, target
 
 
 def _beside(operand: Operand, data_type: pa.DataType) -> Typed:
@@ -383,27 +416,39 @@ def _array_length(name: str, operand: Operand) -> Typed:
     return result(pc.list_value_length(lists.expression).cast(pa.int64()), pa.int64(), lists)
 
 
-_FUNCTIONS: dict[str, _SqlFunction] = {
-    "abs": _SqlFunction(_abs, 1, 1),
-    "array_contains": _SqlFunction(_array_has, 2, 2),
-    "array_has": _SqlFunction(_array_has, 2, 2),
-    "array_has_all": _SqlFunction(_array_has_all, 2, 2),
-    "array_has_any": _SqlFunction(_array_has_any, 2, 2),
-    "array_length": _SqlFunction(_array_length, 1, 1),
-    "char_length": _SqlFunction(_length, 1, 1),
-    "character_length": _SqlFunction(_length, 1, 1),
-    "coalesce": _SqlFunction(_coalesce, 1, None),
-    "contains": _SqlFunction(_contains, 2, 2),
-    "ends_with": _SqlFunction(_ends_with, 2, 2),
-    "length": _SqlFunction(_length, 1, 1),
-    "list_contains": _SqlFunction(_array_has, 2, 2),
-    "list_has_all": _SqlFunction(_array_has_all, 2, 2),
-    "list_has_any": _SqlFunction(_array_has_any, 2, 2),
-    "isnan": _SqlFunction(_isnan, 1, 1),
-    "lower": _SqlFunction(_lower, 1, 1),
-    "regexp_like": _SqlFunction(_regexp_like, 2, 3),
-    "regexp_match": _SqlFunction(_regexp_match, 2, 3),
-    "regexp_matches": _SqlFunction(_regexp_like, 2, 3),
-    "starts_with": _SqlFunction(_starts_with, 2, 2),
-    "upper": _SqlFunction(_upper, 1, 1),
+def _nullif(name: str, operand: Operand, other: Operand) -> Typed:
+    values = to_typed(operand)
+    is_same = is_truth(compare("=", operand, other), True)
+    missing = pc.scalar(null_of(values.type))
+    chosen = pc.if_else(is_same.expression, missing, values.expression)
+    return result(chosen, values.type, values, is_same)
+
+
+_FUNCTIONS: dict[str, SqlFunction] = {
+    **TEXT_FUNCTIONS,
+    **NUMBER_FUNCTIONS,
+    **TIME_FUNCTIONS,
+    "abs": SqlFunction(_abs, 1, 1),
+    "array_contains": SqlFunction(_array_has, 2, 2),
+    "array_has": SqlFunction(_array_has, 2, 2),
+    "array_has_all": SqlFunction(_array_has_all, 2, 2),
+    "array_has_any": SqlFunction(_array_has_any, 2, 2),
+    "array_length": SqlFunction(_array_length, 1, 1),
+    "char_length": SqlFunction(_length, 1, 1),
+    "character_length": SqlFunction(_length, 1, 1),
+    "coalesce": SqlFunction(_coalesce, 1, None),
+    "contains": SqlFunction(_contains, 2, 2),
+    "ends_with": SqlFunction(_ends_with, 2, 2),
+    "length": SqlFunction(_length, 1, 1),
+    "list_contains": SqlFunction(_array_has, 2, 2),
+    "list_has_all": SqlFunction(_array_has_all, 2, 2),
+    "list_has_any": SqlFunction(_array_has_any, 2, 2),
+    "isnan": SqlFunction(_isnan, 1, 1),
+    "lower": SqlFunction(_lower, 1, 1),
+    "nullif": SqlFunction(_nullif, 2, 2),
+    "regexp_like": SqlFunction(_regexp_like, 2, 3),
+    "regexp_match": SqlFunction(_regexp_match, 2, 3),
+    "regexp_matches": SqlFunction(_regexp_like, 2, 3),
+    "starts_with": SqlFunction(_starts_with, 2, 2),
+    "upper": SqlFunction(_upper, 1, 1),
 }

@@ -7,7 +7,7 @@ of two types meet, both are converted to one type that holds their values.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -111,6 +111,14 @@ class Typed(NamedTuple):
 
 
 Operand: TypeAlias = Literal | Typed
+
+
+class SqlFunction(NamedTuple):
+    """A function, and the least and the greatest number of arguments that it takes."""
+
+    apply: Callable[..., Operand]
+    least: int
+    most: int | None
 
 
 def read_column(way: tuple[Field, ...], start: int) -> Typed:
