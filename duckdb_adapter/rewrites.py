@@ -30,7 +30,7 @@ from duckdb_adapter.sources.top_n import TopNRows
 from duckdb_adapter.sources.unpushed_filters import FilteredRows
 from duckdb_adapter.sources.value_counts import value_count_rows
 from lancefs.errors import LanceError
-from lancefs.scan.selectivity import is_large
+from lancefs.scan.selectivity import has_many_rows
 
 _log = logging.getLogger("duckdb_adapter")
 
@@ -228,7 +228,7 @@ def _extreme_filters(table: BoundTable) -> Rows | None:
 def _deferred(table: BoundTable) -> Rows | None:
     """Return the rows that pass WHERE, of which DuckDB computes a part, where these are few."""
     uses, is_told = table.uses, table.context.settings.calls_back() and table.is_first
-    if table.is_view or not (is_told and is_large(table.rows.dataset.opened)):
+    if table.is_view or not (is_told and has_many_rows(table.rows.dataset.opened)):
         return None
     filter = None if uses.unpushed_conditions else uses.computed_filter
     return None if filter is None else computed_rows(table.rows, filter, table.context.use)

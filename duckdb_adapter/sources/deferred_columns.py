@@ -38,7 +38,7 @@ from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows, RowSource, conform_t
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import columns_of
-from lancefs.scan.selectivity import is_large, sample_of
+from lancefs.scan.selectivity import sample_of
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.per_version import PerVersion
 from lancefs.table.row_metadata import ROW_OFFSET
@@ -48,6 +48,8 @@ _TESTED = "tested"
 # If a larger share of the rows passes, all columns of all rows are read sooner; or is filtered by
 # values sooner by DuckDB.
 _MAX_PASSED, _MAX_MATCHING = 1 / 64, 1 / 2
+# The same share of a remote table, of which pages are fetched with the rows between those that pass.
+_MAX_REMOTE = 1 / 1024
 # Bytes of shares that are kept for a version, and what each takes in addition to its text.
 _BYTES, _SHARE_BYTES = 64 * 1024, 200
 # Rows that are taken at a time.
@@ -195,16 +197,15 @@ def computed_rows(rows: Rows, filter: ComputedFilter, use: NameUse) -> Rows | No
         values = string_values(dataset, filter.columns)
         if values is not None:
             return MatchingRows(dataset, filter, use, values[filter.columns[0]])
-    if share > _MAX_PASSED or ROW_OFFSET.name in dataset.schema.names:
+    most = _MAX_PASSED if dataset.is_local else _MAX_REMOTE
+    if share > most or ROW_OFFSET.name in dataset.schema.names:
         return None
-    return DeferredRows(dataset, filter, use, int(version.num_rows * _MAX_PASSED))
+    return DeferredRows(dataset, filter, use, int(version.num_rows * most))
 
 
 def _passing_share(filter: ComputedFilter, dataset: LanceDataset) -> float | None:
     """Estimate which share of rows passes; None where a sample does not tell."""
     version = dataset.opened
-    if not is_large(version):
-        return None
     arrays = dict[str, pa.Array]()
     for name in filter.columns:
         values = sample_of(version.column(name), version)

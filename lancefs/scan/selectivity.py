@@ -102,9 +102,17 @@ def is_large(version: OpenVersion) -> bool:
     Args:
         version: The version.
     """
+    return version.files.store.is_local and has_many_rows(version)
+
+
+def has_many_rows(version: OpenVersion) -> bool:
+    """Whether a version has many rows, in large fragments.
+
+    Args:
+        version: The version.
+    """
     rows, fragments = version.manifest.num_rows or 0, len(version.readers)
-    least = max(_MIN_ROWS, fragments * _MIN_FRAGMENT_ROWS)
-    return version.files.store.is_local and rows >= least
+    return rows >= max(_MIN_ROWS, fragments * _MIN_FRAGMENT_ROWS)
 
 
 def _is_scanned(condition: Condition, fields: Sequence[Field], version: OpenVersion) -> bool:

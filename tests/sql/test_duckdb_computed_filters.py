@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import fsspec
 import lance
 import numpy as np
 import pyarrow as pa
@@ -178,6 +179,21 @@ def test_a_statement_gives_the_rows_that_it_gives_over_a_table_of_duckdb(
 ) -> None:
     assert_same_rows(connect("install"), native, table, query)
     assert bool(taken) == is_taken
+
+
+def test_of_a_remote_table_a_filter_that_more_rows_pass_is_left_alone(
+    table: Path, native: Any, taken: list[int]
+) -> None:
+    fs = fsspec.filesystem("memory")
+    fs.put(str(table), "/computed/logs.lance", recursive=True)
+    con = connect("install")
+    for condition, is_taken in (("id + 0 = 77", True), ("id % 200 = 77", False)):
+        query = f"SELECT * FROM {{t}} WHERE {condition} ORDER BY id"
+        found = con.execute(query.format(t="'memory://computed/logs.lance'")).fetchall()
+        assert found == native.execute(query.format(t="native")).fetchall()
+        assert taken == [1] * is_taken
+        taken.clear()
+    fs.rm("/computed", recursive=True)
 
 
 def test_rows_keep_their_order(table: Path, taken: list[int]) -> None:
