@@ -81,6 +81,7 @@ QUERIES = {
     ),
     "logs: upper(host)": Query("SELECT * FROM {logs} WHERE upper(host) = 'HOST-007.EXAMPLE'"),
     "logs: two columns": Query("SELECT * FROM {logs} WHERE latency > bytes * 1000"),
+    "logs: top 5 of a product": Query("SELECT * FROM {logs} ORDER BY latency * bytes DESC LIMIT 5"),
     "fragments: sum": Query("SELECT sum(bytes) FROM {fragments}", 4.0),
     "fragments: id = 5000": Query("SELECT * FROM {fragments} WHERE id = 5000", 4.0),
     "fragments: strings": Query("SELECT level, count(*) FROM {fragments} GROUP BY level", 4.0),

@@ -1,24 +1,32 @@
-"""Conditions in WHERE that DuckDB computes itself: `lower(host) = 'x'`, `latency > bytes`.
+"""Rows that DuckDB finds by few columns: `WHERE lower(host) = 'x'`, `ORDER BY a * b LIMIT 5`.
 
-DuckDB pushes down comparisons of a column with constants only. For any other condition it reads all
-columns of all rows. What is found here is read first: the columns of WHERE alone, of which DuckDB
-tells the rows that pass (`sources.deferred_columns`).
+DuckDB pushes down comparisons of a column with constants only. For any other condition, and for the
+first rows in some order, it reads all columns of all rows. What is found here is read first: the
+columns of WHERE and ORDER BY alone, of which DuckDB tells the rows that the statement uses
+(`sources.deferred_columns`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.column_uses import ColumnUses, PathUse, path_from_column
 from duckdb_adapter.queries.function_names import OF_VALUES
 from duckdb_adapter.queries.members import UsedColumns, reduce_uses
-from duckdb_adapter.queries.parsing import to_sql
+from duckdb_adapter.queries.parsing import parse, tail_to_sql
 from duckdb_adapter.queries.row_tests import tests_of_term
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.queries.trees import expressions_in, is_dotted, terms_of
+from duckdb_adapter.queries.top_n import MAX_FIRST_ROWS
+from duckdb_adapter.queries.trees import (
+    expressions_in,
+    is_dotted,
+    number_of,
+    shows_rows,
+    terms_of,
+)
 
 # Expressions that use nothing but the row. A subquery may read tables, and a parameter has no value
 # in the text.
@@ -26,51 +34,20 @@ _OF_ROWS = {
     *("COLUMN_REF", "CONSTANT", "CAST", "TYPE", "CASE", "COMPARISON", "BETWEEN", "CONJUNCTION"),
     *("OPERATOR", "FUNCTION"),
 }
-# More functions that are the same each time that they are called.
+# More functions that are the same each time that they are called; operators.
 _SAME = OF_VALUES | {
     *("hash", "md5", "sha256", "bit_count", "levenshtein", "jaccard", "jaro_winkler_similarity"),
-    *(
-        "list_contains",
-        "array_contains",
-        "list_has",
-        "list_position",
-        "array_length",
-        "list_has_any",
-    ),
-    *(
-        "list_has_all",
-        "array_has_any",
-        "array_has_all",
-        "list_extract",
-        "array_extract",
-        "struct_extract",
-    ),
-    *(
-        "map_extract",
-        "cardinality",
-        "json_array_length",
-        "json_valid",
-        "json_type",
-        "json_contains",
-    ),
-    *("isfinite", "isinf", "century", "decade", "yearweek", "epoch_us", "epoch_ns", "millisecond"),
-    *(
-        "microsecond",
-        "coalesce",
-        "ascii",
-        "unicode",
-        "ord",
-        "bit_length",
-        "translate",
-        "list_value",
-    ),
-    *("array_distance", "list_distance", "array_cosine_similarity", "array_inner_product", "now"),
-    *("current_date", "today", "current_timestamp", "get_current_timestamp", "regexp_extract_all"),
+    *("list_contains", "array_contains", "list_has", "list_position", "array_length", "list_value"),
+    *("list_has_any", "list_has_all", "array_has_any", "array_has_all", "list_extract"),
+    *("array_extract", "struct_extract", "map_extract", "cardinality", "json_array_length"),
+    *("json_valid", "json_type", "json_contains", "isfinite", "isinf", "century", "decade"),
+    *("yearweek", "epoch_us", "epoch_ns", "millisecond", "microsecond", "coalesce", "ascii"),
+    *("unicode", "ord", "bit_length", "translate", "list_distance", "regexp_extract_all"),
+    *("array_distance", "array_cosine_similarity", "array_inner_product", "now", "today"),
+    *("current_date", "current_timestamp", "get_current_timestamp"),
     *("+", "-", "*", "/", "//", "%", "**", "^", "||", "&", "|", "<<", ">>", "~", "@", "->", "->>"),
     *("~~", "!~~", "~~*", "!~~*", "~~~", "^@"),
 }
-
-
 # What stands after WHERE of a text that may have such a condition: a call, an operator, a column on
 # the right. To parse a text takes as long as to look up a row.
 _TEXT = re.compile(r"'[^']*'")
@@ -81,56 +58,123 @@ _MAY_COMPUTE = re.compile(
 )
 
 
+_LIMITS = {"LIMIT_MODIFIER", "LIMIT_PERCENT_MODIFIER"}
+
+
 class ComputedFilter(NamedTuple):
-    """What WHERE tests, where DuckDB pushes down a part of it at most.
+    """How DuckDB finds the rows of a table that a statement uses.
 
     Attributes:
-        where: The condition in SQL.
-        alias: What it may qualify columns with.
-        columns: The columns that it reads, by their names in the table.
-        used: What it reads of them, where that is less than all.
+        tail: `WHERE … ORDER BY … LIMIT …` in SQL, with a blank before it.
+        alias: What columns may be qualified with.
+        columns: The columns that are read for it, by their names in the table.
+        used: What is read of them, where that is less than all.
+        first_rows: How many rows there are at most, of those in some order; None for all that pass.
         is_limited: Whether any rows that pass are enough, up to a number of them.
     """
 
-    where: str
+    tail: str
     alias: str
     columns: tuple[str, ...]
     used: UsedColumns
+    first_rows: int | None
     is_limited: bool
 
 
 def computed_filter(query: TableQuery) -> ComputedFilter | None:
-    """Return what WHERE tests, where the query uses other columns, too, of the rows that pass.
+    """Return how DuckDB finds the rows that a query uses, of which it uses other columns, too.
 
-    None where DuckDB pushes all of it down, and where it may not be the same if tested twice.
+    None where DuckDB pushes all of that down, and where it may not be the same if done twice.
     """
-    tested = query.text.lower().partition("where")[2]
-    may_compute = _MAY_COMPUTE.search(_TEXT.sub("", tested)) is not None
-    node = query.table_select if may_compute else None
-    where = None if node is None else node.get("where_clause")
-    if node is None or where is None:
+    node = query.table_select if _may_compute(query.text) else None
+    if node is None:
         return None
-    if all(tests_of_term(term, query.columns) is not None for term in terms_of(where)):
+    where, first = node.get("where_clause"), _first_rows_of(node)
+    is_pushed = where is None or all(
+        tests_of_term(term, query.columns) is not None for term in terms_of(where)
+    )
+    if first is None and is_pushed:
         return None
     alias = query.alias_of(node["from_table"])
-    uses = _uses_of(where, query.columns, alias)
+    tested = [where] if first is None else [where, first.orders]
+    uses = _uses_of(tested, query.columns, alias)
     columns = [query.columns[name] for name in uses or ()]
     if not uses or not _uses_others(query, columns):
         return None
-    text = to_sql(where)
+    tail = tail_to_sql(where, [] if first is None else first.modifiers)
     structs = {fold(name): kind for name, kind in query.structs.items()}
     used = reduce_uses(uses, structs, query.columns)
     kinds = {modifier["type"] for modifier in node["modifiers"]}
-    is_limited = bool(kinds) and "ORDER_MODIFIER" not in kinds
-    return None if text is None else ComputedFilter(text, alias, tuple(columns), used, is_limited)
+    is_limited = not kinds.isdisjoint(_LIMITS) and "ORDER_MODIFIER" not in kinds
+    rows = None if first is None else first.rows
+    found = ComputedFilter(tail or "", alias, tuple(columns), used, rows, is_limited)
+    return None if tail is None else found
 
 
-def _uses_of(where: Mapping[str, Any], columns: Mapping[str, str], alias: str) -> ColumnUses | None:
-    """Return the columns that a condition reads; None where it may use something else."""
+def _may_compute(text: str) -> bool:
+    """Whether it is worthwhile to parse a text."""
+    lower = text.lower()
+    _, orders, after_order = lower.rpartition("order")
+    if orders and "limit" in after_order:
+        return True
+    tested = lower.partition("where")[2]
+    return _MAY_COMPUTE.search(_TEXT.sub("", tested)) is not None
+
+
+class _FirstRows(NamedTuple):
+    """The first rows in some order: how many, what orders them, and the modifiers of a SELECT."""
+
+    rows: int
+    orders: Sequence[Any]
+    modifiers: Sequence[Any]
+
+
+def _first_rows_of(node: Mapping[str, Any]) -> _FirstRows | None:
+    """Return the first rows that a SELECT shows; None where others make a difference."""
+    kinds = [modifier["type"] for modifier in node["modifiers"]]
+    if kinds != ["ORDER_MODIFIER", "LIMIT_MODIFIER"] or not shows_rows(node):
+        return None
+    order, limit = node["modifiers"]
+    rows, offset = number_of(limit["limit"]), number_of(limit["offset"] or 0)
+    is_count = limit.get("limit_type", "ROW_COUNT") == "ROW_COUNT"
+    if rows is None or offset is None or rows + offset > MAX_FIRST_ROWS or not is_count:
+        return None
+    orders = [each["expression"] for each in order["orders"]]
+    # A number is the place of what is shown, and a name what is shown by this name.
+    if any(each["class"] in ("CONSTANT", "STAR") for each in orders):
+        return None
+    shown, names = node["select_list"], set[str]()
+    for each in expressions_in(orders):
+        names.update(map(fold, each.get("column_names", ())))
+    if not all(_keeps_rows(each, names) for each in shown):
+        return None
+    both = _limit_of(rows + offset, limit)
+    return None if both is None else _FirstRows(rows + offset, orders, [order, both])
+
+
+def _limit_of(rows: int, limit: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return LIMIT with another number of rows, and without OFFSET."""
+    other = parse(f"SELECT 1 LIMIT {rows}")
+    return None if other is None else {**limit, **other["modifiers"][0]}
+
+
+def _keeps_rows(shown: Mapping[str, Any], names: Set[str]) -> bool:
+    """Whether what is shown is one value for each row, and none that others name."""
+    if shown["class"] == "STAR":
+        return not any(shown.get(key) for key in ("replace_list", "rename_list", "columns", "expr"))
+    if fold(shown["alias"]) in names:
+        return False
+    inner = list(expressions_in(shown))
+    is_known = all(each["class"] in _OF_ROWS for each in inner)
+    return is_known and all(_is_same(each) for each in inner if each["class"] == "FUNCTION")
+
+
+def _uses_of(tested: Any, columns: Mapping[str, str], alias: str) -> ColumnUses | None:
+    """Return the columns that expressions read; None where they may use something else."""
     if fold(alias) in columns or any("." in column for column in columns):
         return None
     found: ColumnUses = {}
-    for expression in expressions_in(where):
+    for expression in expressions_in(tested):
         kind = expression["class"]
         if kind not in _OF_ROWS or (kind == "FUNCTION" and not _is_same(expression)):
             return None

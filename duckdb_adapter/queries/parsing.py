@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -40,8 +40,8 @@ def _open_database() -> duckdb.DuckDBPyConnection:
 _database = OwnDatabase(_open_database)
 # Bound once for a connection, which takes as long as to parse.
 _PREPARE = "PREPARE serialized AS SELECT json_serialize_sql($1::VARCHAR)"
-# A statement whose condition is replaced by the one that is wanted as a text.
-_BEFORE_WHERE = "SELECT 1 FROM t WHERE "
+# A statement that gets what is wanted as a text.
+_BEFORE = "SELECT 1 FROM t"
 # The name of rows of a sample.
 _SAMPLE = "_lancefs_sample"
 
@@ -122,17 +122,17 @@ def parse(text: str) -> dict[str, Any] | None:
     return node if _has_few_levels(node) else None
 
 
-def count_passing(rows: pa.Table, alias: str, where: str) -> int | None:
+def count_passing(rows: pa.Table, alias: str, tail: str) -> int | None:
     """Return how many rows pass a condition; None where our own database cannot compute it.
 
     Args:
         rows: The rows.
         alias: What the condition may qualify columns with.
-        where: The condition in SQL.
+        tail: What follows the FROM clause in SQL.
     """
     import duckdb
 
-    query = f"SELECT count(*) FROM {_SAMPLE} AS {quoted(alias)} WHERE {where}"
+    query = f"SELECT count(*) FROM {_SAMPLE} AS {quoted(alias)}{tail}"
     try:
         return _parser.count(rows, query)
     except duckdb.Error as error:  # a function or setting of the user's own, or a value it refuses
@@ -140,22 +140,23 @@ def count_passing(rows: pa.Table, alias: str, where: str) -> int | None:
         return None
 
 
-def to_sql(condition: Mapping[str, Any]) -> str | None:
-    """Return a condition, as the tree of a statement has it, in SQL; None where DuckDB cannot.
+def tail_to_sql(where: Mapping[str, Any] | None, modifiers: Sequence[Any]) -> str | None:
+    """Return what follows the FROM clause of a SELECT in SQL; None where DuckDB cannot.
 
     Args:
-        condition: The node of the condition.
+        where: The node of the condition, as the tree of a statement has it; None for none.
+        modifiers: Those of ORDER BY and LIMIT.
     """
     import duckdb
 
     try:
-        found = json.loads(_parser.serialize(f"{_BEFORE_WHERE}true"))
-        found["statements"][0]["node"]["where_clause"] = condition
+        found = json.loads(_parser.serialize(_BEFORE))
+        found["statements"][0]["node"] |= {"where_clause": where, "modifiers": modifiers}
         text = _parser.deserialize(json.dumps(found))
     except duckdb.Error as error:
         _log.debug("a condition has no text: DuckDB raised %s", type(error).__name__)
         return None
-    return text.removeprefix(_BEFORE_WHERE) if text.startswith(_BEFORE_WHERE) else None
+    return text.removeprefix(_BEFORE) if text.startswith(_BEFORE) else None
 
 
 def _has_few_levels(node: dict[str, Any]) -> bool:

@@ -1,14 +1,17 @@
-"""Columns that are read of the rows alone that pass a filter which DuckDB computes.
+"""Columns that are read of the rows alone that DuckDB finds by few other columns.
 
-DuckDB 2.0 tests `lower(host) = 'x'` above the scan, for which it reads all columns of all rows. So
-a table is replaced by two scans: of the columns that WHERE reads, with the position of each row,
-and of all columns. What passes WHERE in the first one is known before the second one begins:
+DuckDB 2.0 tests `lower(host) = 'x'` above the scan, for which it reads all columns of all rows, and
+so it does for `ORDER BY a * b LIMIT 5`. So a table is replaced by two scans: of the columns that
+WHERE and ORDER BY read, with the position of each row, and of all columns. What is found in the
+first one is known before the second one begins:
 
-    SELECT * FROM all_columns
-    WHERE (SELECT _lancefs_bind(min(_rowoffset, n)) FROM tested_columns WHERE …) IS NOT NULL
+    SELECT * FROM all_columns WHERE (
+        SELECT _lancefs_bind(min(_rowoffset, n))
+        FROM (SELECT _rowoffset FROM tested_columns WHERE … ORDER BY … LIMIT …)
+    ) IS NOT NULL
 
 The function, which is ours, is called with the positions. If DuckDB begins the second scan sooner,
-that reads all rows. DuckDB computes WHERE again of what is read, as the statement says.
+that reads all rows. DuckDB runs the statement over what is read.
 
 Of one column of strings with dictionaries, the values are tested in place of the rows.
 """
@@ -31,6 +34,7 @@ from duckdb_adapter.passing_rows import PassingRows
 from duckdb_adapter.pinned_versions import NameUse
 from duckdb_adapter.queries.computed_filters import ComputedFilter
 from duckdb_adapter.queries.parsing import count_passing
+from duckdb_adapter.queries.top_n import MAX_FIRST_ROWS
 from duckdb_adapter.sources.column_values import string_values
 from duckdb_adapter.sources.members import MemberRows
 from duckdb_adapter.sources.replacement import READER, TableOf
@@ -48,8 +52,10 @@ _TESTED = "tested"
 # If a larger share of the rows passes, all columns of all rows are read sooner; or is filtered by
 # values sooner by DuckDB.
 _MAX_PASSED, _MAX_MATCHING = 1 / 64, 1 / 2
-# The same share of a remote table, of which pages are fetched with the rows between those that pass.
+# The same share of a remote table, whose pages are fetched with the rows between those that pass.
 _MAX_REMOTE = 1 / 1024
+# Most of the first rows in some order that are taken from a store, which gets a request for each.
+_MAX_REMOTE_FIRST = 256
 # Bytes of shares that are kept for a version, and what each takes in addition to its text.
 _BYTES, _SHARE_BYTES = 64 * 1024, 200
 # Rows that are taken at a time.
@@ -82,10 +88,10 @@ class ComputedRows(Rows):
 
     def query(self, table_of: TableOf) -> str:
         """Return the query that DuckDB reads; see the module."""
-        told = self._passing.argument(quoted(self.position))
-        where, alias = self._filter.where, quoted(self._filter.alias)
-        tested = f"SELECT system.main.{BIND_FUNCTION}({told}) FROM {table_of(_TESTED)} AS {alias}"
-        return f"{super().query(table_of)} WHERE ({tested} WHERE {where}) IS NOT NULL"
+        position, alias = quoted(self.position), quoted(self._filter.alias)
+        tested = f"SELECT {position} FROM {table_of(_TESTED)} AS {alias}{self._filter.tail}"
+        told = f"system.main.{BIND_FUNCTION}({self._passing.argument(position)})"
+        return f"{super().query(table_of)} WHERE (SELECT {told} FROM ({tested})) IS NOT NULL"
 
     def variables(self) -> Mapping[str, RowSource | pa.Table]:
         """Return the rows that the query reads."""
@@ -185,10 +191,15 @@ def computed_rows(rows: Rows, filter: ComputedFilter, use: NameUse) -> Rows | No
     """
     dataset = rows.dataset
     version = dataset.opened
+    has_positions = ROW_OFFSET.name not in dataset.schema.names
+    if filter.first_rows is not None:
+        longest = MAX_FIRST_ROWS if dataset.is_local else _MAX_REMOTE_FIRST
+        is_few = has_positions and filter.first_rows <= longest
+        return DeferredRows(dataset, filter, use, filter.first_rows) if is_few else None
     share = _SHARES.of(version).get(
-        filter.where,
+        filter.tail,
         lambda: _passing_share(filter, dataset),
-        lambda _: _SHARE_BYTES + len(filter.where),
+        lambda _: _SHARE_BYTES + len(filter.tail),
     )
     # Up to a LIMIT, DuckDB reads few rows if some of a sample pass.
     if share is None or (share and filter.is_limited) or share > _MAX_MATCHING:
@@ -198,7 +209,7 @@ def computed_rows(rows: Rows, filter: ComputedFilter, use: NameUse) -> Rows | No
         if values is not None:
             return MatchingRows(dataset, filter, use, values[filter.columns[0]])
     most = _MAX_PASSED if dataset.is_local else _MAX_REMOTE
-    if share > most or ROW_OFFSET.name in dataset.schema.names:
+    if share > most or not has_positions:
         return None
     return DeferredRows(dataset, filter, use, int(version.num_rows * most))
 
@@ -213,5 +224,5 @@ def _passing_share(filter: ComputedFilter, dataset: LanceDataset) -> float | Non
             return None
         arrays[name] = cast_for_duckdb(values, field_for_duckdb(dataset.schema.field(name)).type)
     sample = pa.table(arrays)
-    passing = count_passing(sample, filter.alias, filter.where)
+    passing = count_passing(sample, filter.alias, filter.tail)
     return None if passing is None else passing / len(sample)

@@ -1,4 +1,4 @@
-"""Filters that DuckDB computes: the other columns are read of the rows alone that pass."""
+"""Filters and orders that DuckDB computes: other columns are read of the rows that it finds."""
 
 from __future__ import annotations
 
@@ -156,6 +156,18 @@ STATEMENTS = [
     ("SELECT id, text FROM {t} WHERE x * 2 > 1990 ORDER BY y DESC, id LIMIT 3", True),
     ("WITH t AS (SELECT * FROM {t} WHERE length(text) > 24) SELECT id, host FROM t ORDER BY 1",
      True),
+    ("SELECT * FROM {t} ORDER BY length(text) DESC, id LIMIT 5", True),
+    ("SELECT id, text FROM {t} ORDER BY x * y DESC NULLS LAST, id LIMIT 3 OFFSET 2", True),
+    ("SELECT * FROM {t} WHERE upper(level) = 'ERROR' ORDER BY x DESC, id LIMIT 4", True),
+    ("SELECT id, host FROM {t} AS T ORDER BY T.req.size % 7 DESC, T.id LIMIT 4", True),
+    ("SELECT * FROM (SELECT * FROM {t}) ORDER BY x + y, id LIMIT 3", True),
+    ("SELECT upper(host) AS x, id FROM {t} ORDER BY x || '', id LIMIT 3", False),
+    ("SELECT id, host FROM {t} ORDER BY 2, 1 LIMIT 3", False),
+    ("SELECT unnest(tags), id, host FROM {t} ORDER BY id % 7, id LIMIT 3", False),
+    ("SELECT id, host, sum(id) OVER () FROM {t} ORDER BY id % 7, id LIMIT 3", False),
+    ("SELECT id, host FROM {t} ORDER BY id % 7, id LIMIT 1%", False),
+    ("SELECT count(*), any_value(level) FROM {t} GROUP BY id % 7 ORDER BY id % 7 LIMIT 1", False),
+    ("SELECT * REPLACE (-id AS id) FROM {t} ORDER BY id % 7, x, text LIMIT 3", False),
     ("SELECT DISTINCT level, ts FROM {t} WHERE length(text) > 24 AND id > 1000 ORDER BY 2", True),
     ("SELECT id, row_number() OVER (ORDER BY id) AS n FROM {t} WHERE hash(id) % 500 = 3 "
      "ORDER BY id", False),  # no other column
@@ -287,9 +299,9 @@ CONDITIONS = st.recursive(
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-@given(condition=CONDITIONS, limited=st.booleans())
-def test_random_conditions_give_the_same_rows(
-    native: Any, table: Path, condition: str, limited: bool
+@given(condition=CONDITIONS, order=OPERANDS, limited=st.booleans())
+def test_random_conditions_and_orders_give_the_same_rows(
+    native: Any, table: Path, condition: str, order: str, limited: bool
 ) -> None:
-    query = f"SELECT * FROM {{t}} WHERE id + 0 > 10 AND {condition} ORDER BY id"
+    query = f"SELECT * FROM {{t}} WHERE id + 0 > 10 AND {condition} ORDER BY {order} + 0, id"
     assert_same_rows(connect("install"), native, table, query + " LIMIT 5" * limited)
