@@ -145,6 +145,17 @@ def test_columns_leave_memory_that_others_need(path: str, monkeypatch: pytest.Mo
     assert not kept_ids(datasets[0].opened)
 
 
+def test_a_column_is_read_while_a_thread_takes_its_memory(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_texts._SHARED, "hold", KeptTexts.let_go)
+    dataset = _keeping(path, "user")
+    expected = lance.dataset(path).to_table(columns=["user"])
+    for _ in range(2):
+        assert _plain(_encoded(dataset, ["user"])) == expected
+    assert not kept_ids(dataset.opened)
+
+
 def test_threads_read_a_column_that_is_being_kept(path: str) -> None:
     dataset = _keeping(path, "user", "maybe")
     expected = lance.dataset(path).to_table(columns=["user", "maybe"])

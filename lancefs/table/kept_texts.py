@@ -130,10 +130,12 @@ class KeptTexts:
         """Return the positions of the rows of a fragment."""
         id = reader.fragment.id
         with self._lock:
-            if id not in self._positions:
-                self._positions[id] = np.full(reader.physical_rows, _UNKNOWN, np.uint16)
+            held = self._positions  # which `let_go` may replace at any time
+            positions = held.get(id)
+            if positions is None:
+                positions = held[id] = np.full(reader.physical_rows, _UNKNOWN, np.uint16)
                 _SHARED.hold(self)
-            return self._positions[id]
+            return positions
 
 
 # The columns of a version that are kept, or were, by field id.
