@@ -44,11 +44,10 @@ class BoundVersions:
         Returns:
             None where the relations that may be run are of several versions.
         """
-        found = [
-            dataset
-            for (where, name, _), dataset in list(self._datasets.items())
-            if (where, name) == (database, resolved.name)
-        ]
+        key = database, resolved.name
+        # Copied in one call: other threads make relations, and drop them, at any time.
+        noted = [each for each in self._datasets.valuerefs() if each.key[:2] == key]
+        found = [dataset for each in noted if (dataset := each()) is not None]
         if len({dataset.opened for dataset in found}) != 1:
             return None
         return resolved._replace(rows=Rows(found[0]), reader="bound reader")

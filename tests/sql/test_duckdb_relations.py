@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,11 @@ import lance
 import pytest
 from roads import connect, needs_install, run_python, scanned, write_logs
 
+import lancefs
+from duckdb_adapter.bound_versions import BoundVersions
 from duckdb_adapter.queries.parsing import parse
+from duckdb_adapter.resolved_names import ResolvedName
+from duckdb_adapter.sources.rows import Rows
 
 pytestmark = [needs_install, pytest.mark.usefixtures("any_table_is_long")]
 
@@ -185,3 +190,20 @@ query = f"SELECT city, count(*) FROM '{ORDERS}' GROUP BY ALL ORDER BY city"
 print(duckdb.sql(query).fetchall() == duckdb.execute(query).fetchall() != [])
     """
     assert run_python(code) == "True"
+
+
+def test_a_relation_is_run_while_threads_make_others(table: Path) -> None:
+    dataset, versions = lancefs.open(table), BoundVersions()
+    resolved = ResolvedName(str(table), Rows(dataset), "logs")
+    versions.note(1, resolved)
+
+    def make_another(*_: object) -> None:
+        versions.note(1, resolved)
+
+    sys.setprofile(make_another)  # at each call, as if another thread had its turn
+    try:
+        found = versions.find(1, resolved)
+    finally:
+        sys.setprofile(None)
+    assert found is not None
+    assert found.rows.table is dataset  # type: ignore[attr-defined]
