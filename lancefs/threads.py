@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 
 # Imported here and not where it is needed: it cannot be imported while the interpreter ends.
@@ -21,6 +22,11 @@ THREADS = min(4, os.cpu_count() or 1)
 # Items that wait for each of some threads, at most: what waits takes memory.
 _WAITING = 64
 
+# The last key is the last phase of garbage collection. A function of C notes it: in one of Python,
+# an interrupt would be lost. It takes what it is told beside the phase for `last`, which is true.
+_phases = OrderedDict.fromkeys(("start", "stop"))
+gc.callbacks.append(_phases.move_to_end)  # type: ignore[arg-type]
+
 
 class Threads(ThreadPoolExecutor):
     """Threads that work; a forked child has none of them, nor waits for what they had to do."""
@@ -37,9 +43,14 @@ class Threads(ThreadPoolExecutor):
         return self._generation == generation()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Stop the threads, if they are here; see `Executor.shutdown`."""
+        """Stop the threads, if they are here; see `Executor.shutdown`.
+
+        While garbage is collected, nothing is waited for: that may happen at any line, also where a
+        lock is held that one of the threads waits for, and in one of the threads.
+        """
         if self.are_here:
-            super().shutdown(wait, cancel_futures=cancel_futures)
+            is_collecting = next(reversed(_phases)) == "start"
+            super().shutdown(wait and not is_collecting, cancel_futures=cancel_futures)
 
 
 def submit(pool: Threads, do: Callable[[_Item], _Result], item: _Item) -> Callable[[], _Result]:

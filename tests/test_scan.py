@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 import threading
@@ -164,6 +165,37 @@ def test_a_scan_that_is_left_stops_its_threads(tmp_path: Path, threaded: None) -
     assert started
     batches.close()  # type: ignore[attr-defined]  # an iterator that is a generator
     assert not any(one.is_alive() for one in started)
+
+
+def test_garbage_is_collected_without_waiting_for_the_threads_of_a_scan(
+    tmp_path: Path, threaded: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be collected where a lock is held that the threads wait for."""
+    table = pa.table({"id": np.arange(5 * BATCH_ROWS)})
+    lance.write_dataset(table, str(tmp_path / "t.lance"), max_rows_per_file=BATCH_ROWS)
+    original, found = MorselReader.read, list[bool]()
+    is_reading, is_collected = threading.Event(), threading.Event()
+
+    def read(self: MorselReader, morsel: Morsel, pace: Pace) -> DecodedMorsel:
+        if morsel.fragment.fragment_ids[0] >= 2:
+            is_reading.set()
+            found.append(is_collected.wait(10))
+        return original(self, morsel, pace)
+
+    monkeypatch.setattr(MorselReader, "read", read)
+    before = threading.enumerate()
+    batches = lancefs.open(tmp_path / "t.lance").to_batches()
+    assert [next(batches).num_rows for _ in range(2)] == 2 * [BATCH_ROWS]
+    started = own_threads_since(before)
+    assert is_reading.wait(10)
+    garbage: list[object] = [batches]
+    garbage.append(garbage)
+    del garbage, batches
+    gc.collect()
+    is_collected.set()
+    for one in started:
+        one.join()
+    assert all(found)
 
 
 def test_batches_are_the_same_however_long_morsels_are(path: str, tuned: Tune) -> None:
