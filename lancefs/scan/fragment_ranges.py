@@ -16,6 +16,7 @@ import numpy as np
 
 from lancefs.datafile.fields import Field
 from lancefs.datafile.row_ranges import count_rows
+from lancefs.forks import cached_property
 from lancefs.scan import range_files, value_ranges
 from lancefs.scan.value_ranges import Numbers, ZoneRanges, are_outside
 from lancefs.storage import File
@@ -91,78 +92,106 @@ def are_worthwhile(fragments: Sequence[FragmentReader]) -> bool:
     return int(counts[0].sum()) > _TINY_ROWS * len(fragments)
 
 
-def select_fragments(
-    fragments: Iterable[FragmentReader],
-    fields: Sequence[Field],
-    intervals: Mapping[str, ValueInterval],
-    stats: ScanStats,
-) -> Iterator[tuple[FragmentReader, Sequence[RowRange] | None]]:
-    """Yield fragments that may hold rows that pass, as far as earlier scans have seen.
+class FragmentRanges:
+    """What earlier scans have seen of the columns of a filter, in all fragments of a scan.
 
     Args:
         fragments: The fragments.
-        fields: The columns of the intervals.
+        fields: The columns.
         intervals: By the names of the columns, the intervals within all of which the values of a
             row have to lie.
-        stats: Counts what is left out.
-
-    Yields:
-        A fragment, and the ranges of these rows; None for all rows.
+        stats: Counts what is skipped.
     """
-    known = _known_ranges(fragments, fields)
-    if not known or not isinstance(fragments, FragmentReaders):
-        yield from _one_by_one(fragments, fields, intervals, stats)
-        return
-    out = np.stack([ranges.excludes(intervals[name]) for name, ranges in known])
-    is_seen = np.logical_and.reduce([ranges.seen for _, ranges in known])
-    is_excluded = np.logical_or.reduce(out)
-    which, lengths = out.argmax(axis=0).tolist(), _physical_rows(fragments)
-    for position, is_out in enumerate(is_excluded.tolist()):
-        if is_out and known[which[position]][1].is_current(position):
-            stats.rows_skipped += lengths[position]
-            stats.fragments_skipped += 1
-        elif is_out or is_seen[position]:
-            yield fragments.passing(position), None
-        else:
-            yield from _one_by_one([fragments.passing(position)], fields, intervals, stats)
 
+    def __init__(
+        self,
+        fragments: Sequence[FragmentReader],
+        fields: Sequence[Field],
+        intervals: Mapping[str, ValueInterval],
+        stats: ScanStats,
+    ) -> None:
+        self._fragments = fragments
+        self._fields = fields
+        self._intervals = intervals
+        self._stats = stats
 
-def are_unseen(fragments: FragmentReaders, fields: Sequence[Field]) -> bool:
-    """Return whether earlier scans have most likely seen no value of some columns."""
-    return _are_gathered(fragments) and not _known_ranges(fragments, fields)
+    @cached_property
+    def _known(self) -> Sequence[tuple[ValueInterval, _Gathered]]:
+        """The columns of which something was seen; none where gathering would save little."""
+        fragments = self._fragments
+        if not isinstance(fragments, FragmentReaders) or not _are_gathered(fragments):
+            return ()
+        found = [
+            (self._intervals[field.name], _ranges_in(fragments, field)) for field in self._fields
+        ]
+        return [(interval, ranges) for interval, ranges in found if ranges is not None]
 
+    @property
+    def are_unseen(self) -> bool:
+        """Whether earlier scans have most likely seen no value of the columns.
 
-def select_readers(
-    fragments: FragmentReaders,
-    fields: Sequence[Field],
-    intervals: Mapping[str, ValueInterval],
-    stats: ScanStats,
-) -> FragmentReaders | None:
-    """Return the fragments that may hold rows that pass, where earlier scans have seen all.
+        This is known of local fragments only, of as many as are worth gathering.
+        """
+        fragments = self._fragments
+        is_known = isinstance(fragments, FragmentReaders) and _are_gathered(fragments)
+        return is_known and not self._known
 
-    Args:
-        fragments: The fragments.
-        fields: The columns of the intervals.
-        intervals: As `select_fragments` takes them.
-        stats: Counts what is left out.
+    def passing_readers(self) -> FragmentReaders | None:
+        """Return the fragments that may hold rows that pass; None where some rows were not seen."""
+        fragments, known = self._fragments, self._known
+        if not isinstance(fragments, FragmentReaders) or len(known) < len(self._fields):
+            return None
+        if not all(ranges.seen.all() for _, ranges in known):
+            return None
+        out = self._excluded_by_column()
+        which, passes = out.argmax(axis=0), ~np.logical_or.reduce(out)
+        for position in np.flatnonzero(~passes).tolist():
+            passes[position] = not known[which[position]][1].is_current(position)
+        if passes.all():
+            return fragments
+        self._stats.fragments_skipped += int(np.count_nonzero(~passes))
+        counts = fragments.row_counts
+        assert counts is not None  # or nothing is known
+        self._stats.rows_skipped += int(counts[0][~passes].sum())
+        return fragments.picked(np.flatnonzero(passes))
 
-    Returns:
-        The fragments; None where some rows of a column were not seen.
-    """
-    known = _known_ranges(fragments, fields)
-    if len(known) < len(fields) or not all(ranges.seen.all() for _, ranges in known):
-        return None
-    out = np.stack([ranges.excludes(intervals[name]) for name, ranges in known])
-    which, passes = out.argmax(axis=0), ~np.logical_or.reduce(out)
-    for position in np.flatnonzero(~passes).tolist():
-        passes[position] = not known[which[position]][1].is_current(position)
-    if passes.all():
-        return fragments
-    stats.fragments_skipped += int(np.count_nonzero(~passes))
-    counts = fragments.row_counts
-    assert counts is not None  # or nothing is known
-    stats.rows_skipped += int(counts[0][~passes].sum())
-    return fragments.picked(np.flatnonzero(passes))
+    def passing(self) -> Iterator[tuple[FragmentReader, Sequence[RowRange] | None]]:
+        """Yield the fragments that may hold rows that pass, one by one.
+
+        Yields:
+            A fragment, and the ranges of these rows; None for all rows.
+        """
+        fragments, known = self._fragments, self._known
+        if not known or not isinstance(fragments, FragmentReaders):
+            yield from self._one_by_one(fragments)
+            return
+        out = self._excluded_by_column()
+        is_seen = np.logical_and.reduce([ranges.seen for _, ranges in known])
+        is_excluded = np.logical_or.reduce(out)
+        which, lengths = out.argmax(axis=0).tolist(), _physical_rows(fragments)
+        for position, is_out in enumerate(is_excluded.tolist()):
+            if is_out and known[which[position]][1].is_current(position):
+                self._stats.rows_skipped += lengths[position]
+                self._stats.fragments_skipped += 1
+            elif is_out or is_seen[position]:
+                yield fragments.passing(position), None
+            else:
+                yield from self._one_by_one([fragments.passing(position)])
+
+    def _excluded_by_column(self) -> Mask:
+        """Tell which columns exclude which fragments; shape (columns, fragments)."""
+        return np.stack([ranges.excludes(interval) for interval, ranges in self._known])
+
+    def _one_by_one(
+        self, fragments: Iterable[FragmentReader]
+    ) -> Iterator[tuple[FragmentReader, Sequence[RowRange] | None]]:
+        for fragment in fragments:
+            ranges = value_ranges.find_passing(fragment, self._fields, self._intervals)
+            if ranges is not None:
+                self._stats.rows_skipped += fragment.physical_rows - count_rows(ranges)
+                self._stats.fragments_skipped += not ranges
+            if ranges is None or ranges:
+                yield fragment, ranges
 
 
 def forget() -> None:
@@ -170,31 +199,6 @@ def forget() -> None:
     _gathered.clear()
     value_ranges.forget()
     range_files.forget()
-
-
-def _one_by_one(
-    fragments: Iterable[FragmentReader],
-    fields: Sequence[Field],
-    intervals: Mapping[str, ValueInterval],
-    stats: ScanStats,
-) -> Iterator[tuple[FragmentReader, Sequence[RowRange] | None]]:
-    for fragment in fragments:
-        ranges = value_ranges.find_passing(fragment, fields, intervals)
-        if ranges is not None:
-            stats.rows_skipped += fragment.physical_rows - count_rows(ranges)
-            stats.fragments_skipped += not ranges
-        if ranges is None or ranges:
-            yield fragment, ranges
-
-
-def _known_ranges(
-    fragments: Iterable[FragmentReader], fields: Sequence[Field]
-) -> list[tuple[str, _Gathered]]:
-    """Return what is known of some columns, by name; [] where it is not worth gathering."""
-    if not isinstance(fragments, FragmentReaders) or not _are_gathered(fragments):
-        return []
-    found = [(field.name, _ranges_in(fragments, field)) for field in fields]
-    return [(name, ranges) for name, ranges in found if ranges is not None]
 
 
 def _are_gathered(fragments: FragmentReaders) -> bool:

@@ -35,6 +35,7 @@ from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
 if TYPE_CHECKING:
     from lancefs.index.lookup import Answer
     from lancefs.scan.conditions import Condition
+    from lancefs.scan.fragment_ranges import FragmentRanges
     from lancefs.scan.intervals import ValueInterval
 
 
@@ -119,20 +120,25 @@ class ScanPlan:
         return None
 
     @cached_property
+    def value_ranges(self) -> FragmentRanges | None:
+        """What earlier scans have seen of the filter's columns; None where that is not asked."""
+        if not self.ranged_fields:
+            return None
+        from lancefs.scan.fragment_ranges import FragmentRanges
+
+        request = self._request
+        return FragmentRanges(request.fragments, self.ranged_fields, self._intervals, request.stats)
+
+    @cached_property
     def passing_whole(self) -> FragmentReaders | None:
         """The fragments that may hold rows that pass, of many local ones with known ranges.
 
         None where they are few or remote, or a range is not known.
         """
-        request = self._request
-        if not self.ranged_fields or not are_several_local(request.fragments):
+        ranges = self.value_ranges
+        if ranges is None or not are_several_local(self._request.fragments):
             return None
-        if self.candidates() is not None:
-            return None
-        from lancefs.scan.fragment_ranges import select_readers
-
-        fields = self.ranged_fields
-        return select_readers(request.fragments, fields, self._intervals, request.stats)
+        return None if self.candidates() is not None else ranges.passing_readers()
 
     def wanted_part(self) -> WantedPart:
         """Leave out what lies before `offset` and after `limit`; a filter must see all rows."""
@@ -240,14 +246,10 @@ class ScanPlan:
 
     def _many_whole(self, fragments: Sequence[FragmentReader]) -> FragmentReaders | None:
         """Return many local fragments that are read whole; None where each is looked at first."""
-        passing, fields = self.passing_whole, self.ranged_fields
+        passing, ranges = self.passing_whole, self.value_ranges
         if passing is not None or not are_several_local(fragments):
             return passing
-        if not fields:
-            return fragments
-        from lancefs.scan.fragment_ranges import are_unseen
-
-        return fragments if are_unseen(fragments, fields) else None
+        return fragments if ranges is None or ranges.are_unseen else None
 
     @cached_property
     def _intervals(self) -> Mapping[str, ValueInterval]:
@@ -274,12 +276,9 @@ class ScanPlan:
 
         With the ranges of these rows; None for all.
         """
-        fields = self.ranged_fields
-        if not fields:
-            return ((fragment, None) for fragment in fragments if self._may_pass(fragment))
-        from lancefs.scan.fragment_ranges import select_fragments
-
-        return select_fragments(fragments, fields, self._intervals, self._request.stats)
+        if self.value_ranges is not None:  # of all fragments: a filter has to see each
+            return self.value_ranges.passing()
+        return ((fragment, None) for fragment in fragments if self._may_pass(fragment))
 
     def _may_pass(self, fragment: FragmentReader) -> bool:
         """Return whether a fragment may hold rows that pass, as far as its metadata tells.
