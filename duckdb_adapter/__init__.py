@@ -12,8 +12,8 @@ them is called.
 from __future__ import annotations
 
 from duckdb_adapter.attach import attach
-from duckdb_adapter.errors import UnsupportedDuckDB
 from duckdb_adapter.extension import install
+from duckdb_adapter.releases import UnsupportedDuckDB
 from duckdb_adapter.wrap import LanceConnection, connect, wrap
 
 __all__ = [

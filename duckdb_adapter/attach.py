@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from duckdb_adapter.errors import UnsupportedDuckDB
 from duckdb_adapter.extension import remember_lake
 from duckdb_adapter.lakes import Lake
+from duckdb_adapter.releases import UnsupportedDuckDB
 from duckdb_adapter.storage import GivenStorage, Storage
 from duckdb_adapter.wrap import LanceConnection
 from lancefs.arguments import options_of

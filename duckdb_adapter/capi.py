@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from ctypes import POINTER, Structure, byref, c_char_p, c_int32, c_uint32, c_uint64, c_void_p
 from typing import Any, TypeAlias
 
-from duckdb_adapter.errors import UnsupportedDuckDB
+from duckdb_adapter.releases import UnsupportedDuckDB
 
 Pointer: TypeAlias = c_void_p
 

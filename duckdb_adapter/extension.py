@@ -13,12 +13,11 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from duckdb_adapter.capi import Api
-from duckdb_adapter.errors import UnsupportedDuckDB
 from duckdb_adapter.functions import FUNCTIONS
 from duckdb_adapter.lakes import Lake, place_of
 from duckdb_adapter.queries.parsing import parse_soon
 from duckdb_adapter.registration import WHICH, Registration, wanting_names
-from duckdb_adapter.releases import require_known_api
+from duckdb_adapter.releases import UnsupportedDuckDB, require_known_api
 from duckdb_adapter.replacement_scan import Claim, ReplacementScan
 from duckdb_adapter.storage import GivenStorage, Storage
 from lancefs.arguments import options_of

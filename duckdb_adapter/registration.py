@@ -29,11 +29,11 @@ from duckdb_adapter.bind_callback import (
 )
 from duckdb_adapter.capi import Api, CallFailed, Opaque, Pointer, Str
 from duckdb_adapter.engine_settings import NEEDED_SETTINGS, EngineSettings, is_descending
-from duckdb_adapter.errors import UnsupportedDuckDB
 from duckdb_adapter.frames import is_published, publish, retract
 from duckdb_adapter.functions import Function
 from duckdb_adapter.interrupts import catch_early, raise_again
 from duckdb_adapter.passing_rows import note_passing
+from duckdb_adapter.releases import UnsupportedDuckDB
 from duckdb_adapter.replacement_scan import BoundQuery, Claim
 from duckdb_adapter.storage import GivenStorage, Storage
 from lancefs.version import __version__

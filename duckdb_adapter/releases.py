@@ -1,11 +1,15 @@
-"""The DuckDB release in use."""
+"""The DuckDB release in use, and the error about one that cannot be extended."""
 
 from __future__ import annotations
 
-from duckdb_adapter.errors import UnsupportedDuckDB
+from lancefs.errors import LanceError
 
 # Releases with the C API that `capi` declares. This API is not stable yet.
 _WITH_KNOWN_API = ((2, 0),)
+
+
+class UnsupportedDuckDB(LanceError, RuntimeError):
+    """This DuckDB, or the interpreter that it runs in, cannot be extended in the way asked for."""
 
 
 def is_new() -> bool:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
 import fsspec
+from fsspec.dircache import DirCache
 from fsspec.utils import stringify_path, tokenize
 
 from lancefs.arguments import check_flags, check_number
@@ -32,11 +34,29 @@ from lancefs.views.file_node import FileNode
 from lancefs.views.file_objects import ForwardFile, ViewFile, cut
 from lancefs.views.folder import Folder
 from lancefs.views.hints import check_options
-from lancefs.views.listing_cache import ListingCache
 from lancefs.views.locations import Finder, Location, known_info
 from lancefs.views.open_tables import OpenTables
 from lancefs.views.read_only import ReadOnlyFileSystem, refuse
 from lancefs.views.tree import Directory, Node
+
+
+class _ListingCache(DirCache):  # type: ignore[misc]  # fsspec: no types
+    """fsspec's cache of listings, which goes by the wall clock: set back, it keeps old listings."""
+
+    def __getitem__(self, path: str) -> list[dict[str, Any]]:
+        expiry, made = self.listings_expiry_time, self._times.get(path)
+        if expiry is not None and made is not None and time.monotonic() - made > expiry:
+            self._cache.pop(path, None)
+            self._times.pop(path, None)
+        if self.max_paths:
+            self._q(path)
+        found: list[dict[str, Any]] = self._cache[path]
+        return found
+
+    def __setitem__(self, path: str, entries: list[dict[str, Any]]) -> None:
+        super().__setitem__(path, entries)
+        if path in self._cache and self.listings_expiry_time is not None:
+            self._times[path] = time.monotonic()
 
 
 class _WorkingDirectory:
@@ -139,7 +159,7 @@ class LanceFileSystem(ReadOnlyFileSystem):
         if max_memory is not None:
             check_number("max_memory", max_memory, least=1)
         super().__init__(**kwargs)
-        self.dircache = ListingCache(**kwargs)
+        self.dircache = _ListingCache(**kwargs)
         fo = stringify_path(fo)
         where = str(fo) if target_protocol is None and fo else f"{target_protocol or 'file'}://"
         options = with_mapping(where, target_options or {}, mmap)

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from lancefs.datafile.arrays import is_text
 from lancefs.datafile.constants import array_of, scalar_of
 from lancefs.scan import row_functions
+from lancefs.scan.sql_casts import without_cast
 from lancefs.scan.sql_literals import (
     Moment,
     calculate,
@@ -44,7 +45,6 @@ from lancefs.scan.sql_operands import (
     wide_decimal,
 )
 from lancefs.scan.sql_tokens import Refused
-from lancefs.scan.sql_uncast import without_cast
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,

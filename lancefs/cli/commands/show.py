@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,8 +23,18 @@ from lancefs.masking import mask_secrets
 if TYPE_CHECKING:
     from lancefs.cli.target import Target
     from lancefs.table.fragments import Fragment
+    from lancefs.table.indices import Index
 
 _MAX_FRAGMENTS = 20  # shown without --all
+# By kind, what a filter may ask. An index narrows the scan; the filter is evaluated all the same.
+_FILTERS: Mapping[str, tuple[str, ...]] = {
+    "BTree": ("=", "IN", "ranges", "IS NULL", "prefixes"),
+    "Bitmap": ("=", "<>", "IN", "ranges", "LIKE", "IS NULL", "counts"),
+    "ZoneMap": ("=", "IN", "ranges", "IS NULL", "prefixes"),
+    "LabelList": ("array_has", "array_has_any", "array_has_all"),
+    "NGram": ("contains", "LIKE", "ILIKE", "starts_with", "ends_with", "=", "IN", "IS NULL"),
+    "BloomFilter": ("=", "IN", "IS NULL"),
+}
 
 
 @shared_options.command(
@@ -123,7 +134,6 @@ def _transaction(target: Target) -> str | None:
 
 def _indices(target: Target) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the indices, and the flushed generations that are not merged into the table yet."""
-    from lancefs.index.answers import answers_of
     from lancefs.table.indices import read_indices, uncovered_rows
     from lancefs.table.mem_wal import fresher_generations
 
@@ -135,7 +145,7 @@ def _indices(target: Target) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
             "name": index.name,
             "type": index.type,
             "columns": list(index.columns),
-            "answers": list(answers_of(index)),
+            "answers": list(_answers_of(index)),
             "uuid": index.uuid,
             "fragments": None if index.fragment_ids is None else sorted(index.fragment_ids),
             "covered_rows": _difference(target.manifest.num_rows, uncovered.get(index.name)),
@@ -149,6 +159,31 @@ def _indices(target: Target) -> tuple[list[dict[str, Any]], list[dict[str, Any]]
         {"shard": item.shard, "generation": item.number, "path": item.path, "rows": item.rows}
         for item in generations
     ]
+
+
+def _answers_of(index: Index) -> tuple[str, ...]:
+    """Return what a segment of an index is asked by lancefs; nothing where it is only listed.
+
+    Args:
+        index: The segment.
+    """
+    from lancefs.index.segments import (
+        HOLDS_ROW_IDS,
+        TEXTS_HOLD_ROW_IDS,
+        VECTORS_HOLD_ROW_IDS,
+        is_over_vectors,
+    )
+
+    version = index.index_version or 0
+    if is_over_vectors(index):
+        return ("nearest",) if version in VECTORS_HOLD_ROW_IDS else ()
+    kind = index.type or ""
+    if kind == "Inverted":
+        return ("search",) if version in TEXTS_HOLD_ROW_IDS else ()
+    if version not in HOLDS_ROW_IDS.get(kind, {}):
+        return ()
+    has_nulls = kind == "LabelList" and version > 0
+    return (*_FILTERS[kind], "IS NULL") if has_nulls else _FILTERS[kind]
 
 
 def _describe_fragment(fragment: Fragment) -> dict[str, Any]:
