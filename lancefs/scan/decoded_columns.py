@@ -1,12 +1,12 @@
-"""Columns of the rows that a scan decodes, by field id: reading them, and choosing rows of them."""
+"""Columns of the rows that a scan decodes, by field id: reading, choosing rows, making batches."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 
 import pyarrow as pa
 
-from lancefs.datafile.arrays import spelled_out
+from lancefs.datafile.arrays import encode_texts, spelled_out, without_columns
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.decimals import decimal64_array, decimal64_field, decimal64_items
 from lancefs.datafile.extensions import present
@@ -22,6 +22,7 @@ from lancefs.scan.request import ScanRequest
 from lancefs.table import dictionary_columns
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
+from lancefs.table.opening import open_together
 from lancefs.table.row_metadata import is_row_metadata
 
 # Fewer rows, and rows that lie apart, are read in 128 bits by the kernel that reads a few rows of
@@ -217,3 +218,79 @@ def as_decimal64(reader: FragmentReader | FragmentRun, field: Field, array: pa.A
         file = reader.file_of(field) if isinstance(reader, FragmentReader) else None
         with locating(None if file is None else file.url, field.name):
             raise
+
+
+def open_files(fragment: FragmentReader | FragmentRun, fields: Sequence[Field]) -> None:
+    """Open the files that columns of a remote fragment are read from, in one round.
+
+    Args:
+        fragment: The fragment, or the run of fragments.
+        fields: The columns.
+    """
+    if not isinstance(fragment, FragmentRun):  # whose fragments are local
+        open_together([fragment], fields)
+
+
+def filter_batch(
+    request: ScanRequest, columns: Mapping[int, pa.Array], rows: int
+) -> pa.RecordBatch:
+    """Return the columns of the filter as a batch.
+
+    Args:
+        request: What the scan is to read.
+        columns: These columns by field id, and perhaps others.
+        rows: Number of rows.
+    """
+    fields = request.filter_fields
+    if not fields:
+        return without_columns(rows)
+    arrays = [columns[field.id] for field in fields]
+    return pa.RecordBatch.from_arrays(arrays, [field.name for field in fields])
+
+
+def output_batch(
+    request: ScanRequest,
+    fragment: FragmentReader | FragmentRun,
+    columns: Mapping[int, pa.Array],
+    rows: int,
+) -> pa.RecordBatch:
+    """Return the columns to return as a batch, in their order and forms.
+
+    Args:
+        request: What the scan is to read.
+        fragment: The fragment that they were read from, or the run of fragments.
+        columns: These columns by field id, and perhaps others.
+        rows: Number of rows.
+
+    Raises:
+        CorruptFile: A decimal takes more bits than its type has.
+    """
+    fields, forms = request.fields, request.forms
+    if not fields:
+        return without_columns(rows)
+    arrays = [columns[field.id] for field in fields]
+    if forms.validity or forms.decimal64 or forms.items:
+        for place, field in enumerate(fields):
+            array = arrays[place]
+            if field.id in forms.validity:  # of few rows, or compared: then there are values
+                arrays[place] = validity_array(array)
+            elif field.id in forms.decimal64:
+                arrays[place] = as_decimal64(fragment, field, array)
+            elif field.id in forms.items:
+                arrays[place] = encode_texts(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=request.schema)
+
+
+def empty_columns(request: ScanRequest, known: Mapping[int, pa.Array]) -> dict[int, pa.Array]:
+    """Return the columns to return, except those that are known, without rows.
+
+    Args:
+        request: What the scan is to read.
+        known: Columns by field id.
+    """
+    # Unlike `pa.array([], …)`, `pa.nulls` takes types with extension types inside.
+    return {
+        field.id: pa.nulls(0, data_type)
+        for field, data_type in zip(request.fields, request.schema.types, strict=True)
+        if field.id not in known
+    }

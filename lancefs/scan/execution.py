@@ -25,7 +25,7 @@ from lancefs.scan.index_claims import WrongIndex
 from lancefs.scan.mapped_memory import Mapped
 from lancefs.scan.morsel_reader import MorselReader
 from lancefs.scan.morsels import DecodedMorsel, Morsel
-from lancefs.scan.named_rows import are_zones, fits, narrowed, read_named
+from lancefs.scan.named_rows import are_zones, fits, narrowed, read_named, take
 from lancefs.scan.pace import GROWTH, SHORT_GROWTH, Pace
 from lancefs.scan.planning import ScanPlan
 from lancefs.scan.request import ScanRequest
@@ -186,7 +186,7 @@ class Scan:
         if self._is_remote or first.physical_rows <= request.batch_rows:
             return 0
         # Nobody waits for the first rows: they are as many as are decoded in no time.
-        fields = [one for one in self._plain_reader.all_fields() if not is_row_metadata(one)]
+        fields = [one for one in request.all_fields() if not is_row_metadata(one)]
         try:
             sizes = first.row_sizes(fields)
         except LanceError:  # decoding the rows reports it, if they are decoded
@@ -232,12 +232,12 @@ class Scan:
         if named and not named[0][0].is_local:
             return None  # their requests have to be under way together
         if not are_few:
-            passing = narrowed(self._plain_reader, request.filter, named, most)
+            passing = narrowed(request, self._mapped, request.filter, named, most)
             if passing is None:
                 return None
             named = passing
         claims_in = _no_claims if answer is None else answer.claims_in
-        found = read_named(self._plain_reader, request.filter, named, claims_in, request.batch_rows)
+        found = read_named(request, self._mapped, request.filter, named, claims_in)
         if found is not None:
             request.stats.fragments_skipped += len(request.fragments) - len(named)
         return found
@@ -245,18 +245,17 @@ class Scan:
     @cached_property
     def _reader(self) -> MorselReader:
         ranged = self._plan.ranged_fields
-        if not ranged or self._plan.passing_whole is not None:  # and all ranges are known
-            return self._plain_reader
-        return replace(self._plain_reader, ranged_fields=ranged)
+        if self._plan.passing_whole is not None:  # all value ranges are known
+            ranged = ()
+        return MorselReader(self._request, self._mapped, ranged)
 
     @cached_property
-    def _plain_reader(self) -> MorselReader:
-        """Decodes rows without keeping their ranges of values in mind."""
+    def _mapped(self) -> Mapped:
+        """Gives mapped bytes of files back after morsels."""
         request, settings = self._request, self._request.settings
-        mapped = (
+        return Mapped(
             settings.table_mapped_bytes if request.is_collected else settings.stream_mapped_bytes
         )
-        return MorselReader(request, Mapped(mapped))
 
     # Holding indices to what they say
 
@@ -337,7 +336,7 @@ class Scan:
     ) -> Iterator[pa.RecordBatch]:
         """Decode rows of fragments by their offsets; fragments that are alike are read as one."""
         runs = runs_with(wanted, self._request.batch_rows)
-        return chain.from_iterable(self._do_each(lambda part: self._reader.take(*part), runs))
+        return chain.from_iterable(self._do_each(lambda part: take(self._request, *part), runs))
 
     def _do_each(self, do: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
         """Call a function for items of fragments, few of which are open at a time; see `do_each`.

@@ -7,43 +7,40 @@ their dictionary items, and their values are looked up only for rows that are re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import encode_texts, has_offsets, without_columns
+from lancefs.datafile.arrays import has_offsets
 from lancefs.datafile.blocks import Mask, RowRange
-from lancefs.datafile.buffers import SCAN_MEMORY, Ints, TooLarge, expanding, limited
+from lancefs.datafile.buffers import Ints, TooLarge, limited
 from lancefs.datafile.fields import Field
-from lancefs.datafile.logical_types import is_list
 from lancefs.datafile.masks import is_of_bytes
-from lancefs.datafile.row_ranges import RowRanges, as_ranges, count_rows, is_among, rows_of
-from lancefs.datafile.validity import validity_array
-from lancefs.forks import cached_property
-from lancefs.scan.batch_schema import schema_of
+from lancefs.datafile.row_ranges import RowRanges, as_ranges, count_rows
 from lancefs.scan.decoded_columns import (
-    as_decimal64,
     columns_at_once,
+    empty_columns,
+    filter_batch,
     look_up_values,
     mask_columns,
+    open_files,
+    output_batch,
     read_columns,
 )
 from lancefs.scan.index_claims import check_claims
 from lancefs.scan.mapped_memory import Mapped
+from lancefs.scan.materialization import are_few_of_long, is_chosen_first, is_sparse_selection
 from lancefs.scan.morsels import DecodedMorsel, Morsel, decoded_bytes
-from lancefs.scan.output_forms import AS_VALUES, OutputForms
+from lancefs.scan.output_forms import OutputForms
 from lancefs.scan.pace import Pace
 from lancefs.scan.request import ScanRequest
 from lancefs.storage import counting
 from lancefs.table.fragment_reader import FragmentReader
-from lancefs.table.fragment_run import FragmentRun
-from lancefs.table.opening import open_together
 
 if TYPE_CHECKING:
-    from lancefs.index.claims import IndexClaim
     from lancefs.scan.conditions import Condition
     from lancefs.scan.value_ranges import Seen
 
@@ -62,49 +59,6 @@ class MorselReader:
     mapped: Mapped
     ranged_fields: tuple[Field, ...] = ()
 
-    @cached_property
-    def _schema(self) -> pa.Schema:
-        """The schema of the batches."""
-        return self.request.schema
-
-    @cached_property
-    def _filter_schema(self) -> pa.Schema:
-        """The columns that the filter reads, with the types of their values."""
-        return schema_of(self.request.filter_fields, self.request.blobs)
-
-    def take(self, fragment: FragmentReader | FragmentRun, offsets: Ints) -> list[pa.RecordBatch]:
-        """Return rows of a fragment, or of a run of fragments, whatever the filter says.
-
-        Args:
-            fragment: The fragment or the run.
-            offsets: Offsets of live rows, ascending, each once.
-
-        Returns:
-            One batch; several where the rows turn out to be large.
-        """
-        with counting() as counters:
-            self._open(fragment, self.request.fields)
-            batches = self._take(fragment, offsets)
-        self.request.stats.add_morsel(fragment.fragment_ids, len(offsets), counters)
-        return batches
-
-    def _take(self, fragment: FragmentReader | FragmentRun, offsets: Ints) -> list[pa.RecordBatch]:
-        request = self.request
-        most = 2 * request.settings.table_bytes if len(offsets) > 1 else None
-        try:
-            with limited(most), self._budget():
-                ranges = as_ranges(offsets)
-                columns = read_columns(request, fragment, request.fields, ranges, request.forms)
-        except TooLarge:
-            half = len(offsets) // 2
-            return self._take(fragment, offsets[:half]) + self._take(fragment, offsets[half:])
-        return [self._batch(fragment, columns, len(offsets))]
-
-    def _budget(self) -> expanding:
-        """Return the budget of memory of one decoding."""
-        request = self.request
-        return expanding(request.settings.max_memory, request.column_count, SCAN_MEMORY)
-
     def read(self, morsel: Morsel, pace: Pace) -> DecodedMorsel:
         """Decode the rows to return of a morsel, or of its beginning where its rows are long.
 
@@ -118,21 +72,16 @@ class MorselReader:
             UnsupportedFeature: A file uses something that this release does not read.
         """
         with counting() as counters:
-            self._open(morsel.fragment, self._first_fields(morsel))
+            open_files(morsel.fragment, self._first_fields(morsel))
             decoded = self._read_fitting(morsel, pace)
         self.request.stats.add_morsel(morsel.fragment.fragment_ids, decoded.morsel.rows, counters)
         self.mapped.watch(morsel.fragment)
         return decoded
 
-    def _open(self, fragment: FragmentReader | FragmentRun, fields: Sequence[Field]) -> None:
-        """Open the files that columns of a remote fragment are read from, in one round."""
-        if not isinstance(fragment, FragmentRun):  # whose fragments are local
-            open_together([fragment], fields)
-
     def _first_fields(self, morsel: Morsel) -> Sequence[Field]:
         """Return the columns that are read of a morsel before it is known which rows pass."""
         if morsel.is_picked and not self.request.reads_blobs:
-            return self.all_fields()
+            return self.request.all_fields()
         return self.request.filter_fields or self.request.fields
 
     def fit(self, morsel: Morsel, pace: Pace) -> Morsel:
@@ -158,12 +107,12 @@ class MorselReader:
         morsel = self._fit(morsel, pace, by_item)
         while morsel.rows > 1:
             try:
-                with limited(pace.largest), self._budget():
+                with limited(pace.largest), self.request.memory_budget():
                     return self._decode(morsel, by_item, pace)
             except TooLarge:
                 fewer = -(-morsel.rows // self.request.settings.retry_divisor)
                 morsel = morsel.head(fewer).limit(fewer)
-        with self._budget():
+        with self.request.memory_budget():
             return self._decode(morsel, by_item, pace)
 
     def _decode(self, morsel: Morsel, by_item: frozenset[int], pace: Pace) -> DecodedMorsel:
@@ -171,8 +120,9 @@ class MorselReader:
         if morsel.is_picked and condition is not None and not request.reads_blobs:
             offsets = morsel.picked_rows()
             ranges = as_ranges(offsets)
-            are_rare = len(ranges) * request.settings.rows_per_range < morsel.rows
-            if are_rare or self._are_few_of_long(morsel, request.filter_fields, len(offsets)):
+            settings, tested = request.settings, request.filter_fields
+            are_rare = len(ranges) * settings.rows_per_range < morsel.rows
+            if are_rare or are_few_of_long(morsel, tested, len(offsets), settings):
                 return self._decode_picked(morsel, condition, offsets, ranges, by_item)
         mask = morsel.live_candidates()
         columns: dict[int, pa.Array] = {}
@@ -182,7 +132,7 @@ class MorselReader:
         rows = morsel.rows if mask is None else int(np.count_nonzero(mask))
         if condition is not None:
             if rows:
-                self._open(morsel.fragment, request.fields)
+                open_files(morsel.fragment, request.fields)
             others = [field for field in request.fields if field.id not in request.forms.validity]
             fitted = pace.fit(morsel, others, rows / morsel.rows)
             if fitted.rows < morsel.rows:
@@ -193,18 +143,25 @@ class MorselReader:
             mask = None
         elif len(columns) == len(request.fields):
             pass  # the filter read all that is returned, or nothing is
-        elif (
-            self._is_sparse(mask, rows)
-            or request.reads_blobs
-            or self._are_few_texts(morsel, columns, rows)
-        ):
+        elif self._are_read_alone(morsel, columns, mask, rows):
             columns |= self._read_others(morsel, columns, _mask_ranges(mask, morsel.start))
         else:
             chosen, dropped_bytes = self._read_others_masked(morsel, columns, mask, rows)
             columns |= chosen
             size += dropped_bytes
         size += decoded_bytes(columns)
-        return DecodedMorsel(morsel, self._batch(morsel.fragment, columns, rows), mask, size)
+        batch = output_batch(request, morsel.fragment, columns, rows)
+        return DecodedMorsel(morsel, batch, mask, size)
+
+    def _are_read_alone(
+        self, morsel: Morsel, known: Mapping[int, pa.Array], mask: Mask, rows: int
+    ) -> bool:
+        """Tell whether the other columns are decoded for the rows that pass alone."""
+        request, settings = self.request, self.request.settings
+        if is_sparse_selection(mask, rows, settings) or request.reads_blobs:
+            return True
+        others = [field for field in request.fields if field.id not in known]
+        return are_few_of_long(morsel, others, rows, settings)
 
     def _decode_picked(
         self,
@@ -218,16 +175,14 @@ class MorselReader:
 
         Nothing here takes as long as the rows between the candidates are many.
         """
-        mask = np.zeros(morsel.rows, np.bool_)
+        request, mask = self.request, np.zeros(morsel.rows, np.bool_)
         if not len(offsets):
-            none = self._batch(morsel.fragment, self._empty_columns({}), 0)
+            none = output_batch(request, morsel.fragment, empty_columns(request, {}), 0)
             return DecodedMorsel(morsel, none, mask, 0)
-        request = self.request
         forms = request.forms.only_dictionaries().with_dictionaries(by_item)
-        fields = self.all_fields()
-        columns = read_columns(request, morsel.fragment, fields, ranges, forms)
+        columns = read_columns(request, morsel.fragment, request.all_fields(), ranges, forms)
         tested = self._as_tested(columns, by_item)
-        passed = condition.evaluate(self._filter_batch(tested, len(offsets)))
+        passed = condition.evaluate(filter_batch(request, tested, len(offsets)))
         if morsel.claims:
             self._check_candidates(morsel, columns, passed)
         size = decoded_bytes(columns)
@@ -235,74 +190,8 @@ class MorselReader:
             columns, offsets = mask_columns(columns, passed), offsets[passed]
         mask[offsets - morsel.start] = True
         returned = self._look_up(self._only_returned(columns), by_item)
-        batch = self._batch(morsel.fragment, returned, len(offsets))
+        batch = output_batch(request, morsel.fragment, returned, len(offsets))
         return DecodedMorsel(morsel, batch, mask, size)
-
-    def find(
-        self,
-        source: FragmentReader | FragmentRun,
-        condition: Condition,
-        offsets: Ints,
-        claims_in: Callable[[int], Sequence[IndexClaim]],
-    ) -> pa.RecordBatch:
-        """Decode few rows at once, and return those that pass the filter.
-
-        Args:
-            source: A fragment, or a run of fragments.
-            condition: The filter.
-            offsets: Offsets of live rows, ascending, each once, at least one.
-            claims_in: Returns what is true for the rows in a fragment, by its id, unless an index
-                is wrong.
-
-        Raises:
-            TooLarge: The rows have more bytes than a morsel may have.
-            WrongIndex: A row is not what an index says of it.
-            LanceError: As `read` does.
-        """
-        request, ranges = self.request, as_ranges(offsets)
-        with counting() as counters, limited(request.morsel_bytes), self._budget():
-            columns = read_columns(request, source, self.all_fields(), ranges, AS_VALUES)
-            passed = condition.evaluate(self._filter_batch(columns, len(offsets)))
-        if not passed.all():
-            start = 0
-            for reader, local in source.parts(ranges):
-                part = slice(start, start := start + count_rows(local))
-                own = {id: column[part] for id, column in columns.items()}
-                number = reader.fragment.id
-                check_claims(claims_in(number), number, own, passed[part])
-            columns = mask_columns(columns, passed)
-        request.stats.add_morsel(source.fragment_ids, len(offsets), counters)
-        self.mapped.watch(source)
-        # Of few rows, this is quicker than to use stored dictionaries.
-        for id in columns.keys() & request.forms.dictionary:
-            columns[id] = columns[id].dictionary_encode()
-        return self._batch(source, columns, int(np.count_nonzero(passed)))
-
-    def passing(
-        self, fragment: FragmentReader, condition: Condition, ranges: Sequence[RowRange]
-    ) -> Ints:
-        """Return the offsets of the live rows in some ranges that pass the filter.
-
-        Args:
-            fragment: A fragment.
-            condition: The filter.
-            ranges: Ranges of its rows, ascending and disjoint.
-
-        Raises:
-            TooLarge: The rows have more bytes than a morsel may have.
-            LanceError: As `read` does.
-        """
-        request, offsets, deleted = self.request, rows_of(ranges), fragment.deleted
-        offsets = offsets[: offsets.searchsorted(fragment.physical_rows)]
-        live = ~is_among(offsets, deleted) if len(deleted) else None
-        with counting() as counters, limited(request.morsel_bytes), self._budget():
-            own = as_ranges(offsets)
-            columns = read_columns(request, fragment, request.filter_fields, own, AS_VALUES)
-            passed = condition.evaluate(self._filter_batch(columns, len(offsets)), live)
-        request.stats.add_morsel(fragment.fragment_ids, len(offsets), counters)
-        self.mapped.watch(fragment)
-        passing: Ints = offsets[passed if live is None else passed & live]
-        return passing
 
     def _apply_filter(
         self, morsel: Morsel, condition: Condition, mask: Mask | None, by_item: frozenset[int]
@@ -315,7 +204,8 @@ class MorselReader:
         """
         request = self.request
         is_sparse = mask is not None and (
-            request.reads_blobs or self._is_sparse(mask, int(np.count_nonzero(mask)))
+            request.reads_blobs
+            or is_sparse_selection(mask, int(np.count_nonzero(mask)), request.settings)
         )
         ranges = (
             _mask_ranges(mask, morsel.start) if mask is not None and is_sparse else morsel.ranges
@@ -331,12 +221,16 @@ class MorselReader:
         if seen is not None:
             seen.keep(columns)
         rows, size = count_rows(ranges), decoded_bytes(columns) // 2
-        if mask is not None and not is_sparse and self._is_chosen_first(mask):
+        if (
+            mask is not None
+            and not is_sparse
+            and is_chosen_first(mask, request.filter_fields, request.settings)
+        ):
             columns, is_sparse = mask_columns(columns, mask), True
             rows = int(np.count_nonzero(mask))
         tested = self._as_tested(columns, by_item)
         counted = None if is_sparse else mask
-        passed = condition.evaluate(self._filter_batch(tested, rows), counted)
+        passed = condition.evaluate(filter_batch(request, tested, rows), counted)
         if morsel.claims and morsel.candidates is not None:
             of_candidates = passed if mask is None or is_sparse else passed | ~mask
             self._check_candidates(morsel, columns, of_candidates)
@@ -368,12 +262,7 @@ class MorselReader:
         is_few = rows <= self.request.settings.few_candidates
         if not (morsel.is_picked and is_few) or self.request.reads_blobs:
             return self.request.filter_fields
-        return self.all_fields()
-
-    def all_fields(self) -> Sequence[Field]:
-        """Return the columns of the filter and those to return, each once."""
-        both = (*self.request.filter_fields, *self.request.fields)
-        return list({field.id: field for field in both}.values())
+        return self.request.all_fields()
 
     def _only_returned(self, columns: Mapping[int, pa.Array]) -> dict[int, pa.Array]:
         """Return those of some columns that are returned."""
@@ -399,7 +288,7 @@ class MorselReader:
     def _fields_tested_by_item(self, morsel: Morsel) -> frozenset[int]:
         """Return the ids of filter columns that are tested by the items of their dictionaries."""
         request = self.request
-        if request.filter is None or not request.filter.takes_items(self._filter_schema):
+        if request.filter is None or not request.filter.takes_items(request.filter_schema):
             return frozenset()
         validity = self._filter_forms(morsel).validity
         fields = [field for field in request.filter_fields if field.id not in validity]
@@ -425,21 +314,13 @@ class MorselReader:
         forms = self.request.forms
         return columns if by_item else look_up_values(columns, forms.dictionary, forms.decimal64)
 
-    def _filter_batch(self, columns: Mapping[int, pa.Array], rows: int) -> pa.RecordBatch:
-        """Return the filter columns as a batch."""
-        fields = self.request.filter_fields
-        if not fields:
-            return without_columns(rows)
-        arrays = [columns[field.id] for field in fields]
-        return pa.RecordBatch.from_arrays(arrays, [field.name for field in fields])
-
     def _read_others(
         self, morsel: Morsel, known: dict[int, pa.Array], ranges: Sequence[RowRange]
     ) -> dict[int, pa.Array]:
         """Decode the returned columns that the filter did not need."""
         request = self.request
         if not ranges:
-            return self._empty_columns(known)
+            return empty_columns(request, known)
         fields = [field for field in request.fields if field.id not in known]
         return read_columns(request, morsel.fragment, fields, ranges, request.forms)
 
@@ -490,80 +371,6 @@ class MorselReader:
             return {}
         ranges = _mask_ranges(mask, morsel.start)
         return read_columns(request, source, chosen, ranges, request.forms)
-
-    def _is_sparse(self, mask: Mask, rows: int) -> bool:
-        """Tell whether rows pass so rarely, or so many together, that decoding these is cheaper."""
-        settings = self.request.settings
-        if rows >= settings.together_share * len(mask):
-            return False
-        ranges = int(np.count_nonzero(mask[1:] & ~mask[:-1]))
-        if rows < settings.sparse_share * len(mask):
-            return ranges * settings.rows_per_range < len(mask)
-        return ranges * settings.together_rows < rows
-
-    def _is_chosen_first(self, mask: Mask) -> bool:
-        """Tell whether candidates are so few that they are chosen before they are tested.
-
-        A test of texts or lists takes longer for all rows than it takes to choose a few.
-        """
-        types = [field.storage_type for field in self.request.filter_fields]
-        is_few = int(np.count_nonzero(mask)) < self.request.settings.by_item_share * len(mask)
-        return is_few and any(map(_is_long, types))
-
-    def _are_few_texts(self, morsel: Morsel, known: Mapping[int, pa.Array], rows: int) -> bool:
-        """Tell whether rows are so few that those of texts are found one by one."""
-        others = [field for field in self.request.fields if field.id not in known]
-        return self._are_few_of_long(morsel, others, rows)
-
-    def _are_few_of_long(self, morsel: Morsel, fields: Sequence[Field], rows: int) -> bool:
-        """Tell whether rows are so few that those of texts, or lists, are found one by one."""
-        settings, source = self.request.settings, morsel.fragment
-        most = settings.few_candidates * len(source.fragment_ids)
-        if rows > min(most, settings.few_share * morsel.rows) or not source.is_local:
-            return False
-        # Kernels read no files of format 0.1, which are in no run.
-        if isinstance(source, FragmentReader) and any(
-            file.is_legacy for file in source.fragment.files
-        ):
-            return False
-        types = [field.storage_type for field in fields]
-        return any(map(_is_long, types))
-
-    def _empty_columns(self, known: Mapping[int, pa.Array]) -> dict[int, pa.Array]:
-        """Return the columns to return, except some that are known, without rows."""
-        # Unlike `pa.array([], …)`, `pa.nulls` takes types with extension types inside.
-        return {
-            field.id: pa.nulls(0, data_type)
-            for field, data_type in zip(self.request.fields, self._schema.types, strict=True)
-            if field.id not in known
-        }
-
-    def _batch(
-        self,
-        source: FragmentReader | FragmentRun,
-        columns: Mapping[int, pa.Array],
-        rows: int,
-    ) -> pa.RecordBatch:
-        """Return rows of a fragment, or of several, as they come out."""
-        fields, forms = self.request.fields, self.request.forms
-        if not fields:
-            return without_columns(rows)
-        arrays = [columns[field.id] for field in fields]
-        if forms.validity or forms.decimal64 or forms.items:
-            for place, field in enumerate(fields):
-                array = arrays[place]
-                if field.id in forms.validity:  # of few rows, or compared: then there are values
-                    arrays[place] = validity_array(array)
-                elif field.id in forms.decimal64:
-                    arrays[place] = as_decimal64(source, field, array)
-                elif field.id in forms.items:
-                    arrays[place] = encode_texts(array)
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-
-
-def _is_long(data_type: pa.DataType) -> bool:
-    """Tell whether values are texts or lists, each of which takes longer than a number."""
-    return is_list(data_type) or bool(has_offsets(data_type))
 
 
 def _mask_ranges(mask: Mask, start: int) -> RowRanges:

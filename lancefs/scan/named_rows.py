@@ -1,7 +1,15 @@
-"""Reading few rows that indices or a filter on row ids select, without planning morsels.
+"""Reading few rows by their offsets, without planning morsels: taken ones, and those of a look-up.
 
-A look-up finds a few rows of some fragments. To cut fragments into morsels, to choose their lengths
-and to start threads for them takes longer than to read such rows.
+To cut fragments into morsels, to choose their lengths and to start threads for them takes longer
+than to read a few rows. A scan reads such rows in one of these ways:
+
+- `take`: rows by their offsets, whatever the filter says;
+- `read_named`: few candidates that an index, or a filter on row ids, names: all columns are decoded
+  at once, then the filter is evaluated;
+- `narrowed`: more candidates, in zones of an index that lie apart: the columns of the filter are
+  decoded and it is evaluated; `read_named` reads what passes, if that is little;
+- where candidates are too many for these, or their bytes, or the table is remote, they are cut into
+  morsels as all rows are (`morsel_reader`, which decodes few candidates of a morsel at once, too).
 """
 
 from __future__ import annotations
@@ -9,15 +17,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.arrays import batch_bytes
 from lancefs.datafile.blocks import RowRange
-from lancefs.datafile.buffers import TooLarge
+from lancefs.datafile.buffers import TooLarge, limited
 from lancefs.datafile.row_ranges import as_ranges, count_rows, is_among, rows_of
-from lancefs.scan.morsel_reader import MorselReader
+from lancefs.scan.decoded_columns import (
+    filter_batch,
+    mask_columns,
+    open_files,
+    output_batch,
+    read_columns,
+)
+from lancefs.scan.index_claims import check_claims
+from lancefs.scan.mapped_memory import Mapped
+from lancefs.scan.output_forms import AS_VALUES
+from lancefs.scan.request import ScanRequest
+from lancefs.storage import counting
 from lancefs.table.fragment_reader import FragmentReader
-from lancefs.table.fragment_run import runs_with
+from lancefs.table.fragment_run import FragmentRun, runs_with
 
 # Ranges of so many rows on average are zones of an index that lie apart: shorter ones are rows that
 # it names, and of longer ones, which are neighbours, many rows may pass.
@@ -30,6 +50,43 @@ if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
     from lancefs.index.claims import IndexClaim
     from lancefs.scan.conditions import Condition
+
+
+def take(
+    request: ScanRequest, source: FragmentReader | FragmentRun, offsets: Ints
+) -> list[pa.RecordBatch]:
+    """Read rows by their offsets, whatever the filter says.
+
+    Args:
+        request: What the scan is to read.
+        source: A fragment, or a run of fragments.
+        offsets: Offsets of live rows, ascending, each once.
+
+    Returns:
+        One batch; several where the rows turn out to be large.
+
+    Raises:
+        LanceError: A file is missing or damaged, or has what this release does not read.
+    """
+    with counting() as counters:
+        open_files(source, request.fields)
+        batches = _take(request, source, offsets)
+    request.stats.add_morsel(source.fragment_ids, len(offsets), counters)
+    return batches
+
+
+def _take(
+    request: ScanRequest, source: FragmentReader | FragmentRun, offsets: Ints
+) -> list[pa.RecordBatch]:
+    most = 2 * request.settings.table_bytes if len(offsets) > 1 else None
+    try:
+        with limited(most), request.memory_budget():
+            ranges = as_ranges(offsets)
+            columns = read_columns(request, source, request.fields, ranges, request.forms)
+    except TooLarge:
+        half = len(offsets) // 2
+        return _take(request, source, offsets[:half]) + _take(request, source, offsets[half:])
+    return [output_batch(request, source, columns, len(offsets))]
 
 
 def fits(candidates: Mapping[int, Sequence[RowRange] | None], most: int) -> bool:
@@ -50,7 +107,8 @@ def fits(candidates: Mapping[int, Sequence[RowRange] | None], most: int) -> bool
 
 
 def narrowed(
-    reader: MorselReader,
+    request: ScanRequest,
+    mapped: Mapped,
     condition: Condition,
     named: Sequence[tuple[FragmentReader, Sequence[RowRange]]],
     most: int,
@@ -58,7 +116,8 @@ def narrowed(
     """Return which of some named rows pass a filter, where these are few of many.
 
     Args:
-        reader: Decodes the columns of the filter.
+        request: What the scan is to read.
+        mapped: Gives mapped bytes of files back.
         condition: The filter.
         named: Fragments in scan order, with the ranges of rows that may pass, deleted ones too.
         most: Number of rows that is few.
@@ -73,7 +132,7 @@ def narrowed(
     found: list[tuple[FragmentReader, Sequence[RowRange]]] = []
     for fragment, ranges in named:
         try:
-            offsets = reader.passing(fragment, condition, ranges)
+            offsets = _find_passing(request, mapped, fragment, condition, ranges)
         except TooLarge:
             return None
         most -= len(offsets)
@@ -100,21 +159,21 @@ def are_zones(candidates: Mapping[int, Sequence[RowRange] | None]) -> bool:
 
 
 def read_named(
-    reader: MorselReader,
+    request: ScanRequest,
+    mapped: Mapped,
     condition: Condition,
     named: Sequence[tuple[FragmentReader, Sequence[RowRange]]],
     claims_in: Callable[[int], Sequence[IndexClaim]],
-    batch_rows: int,
 ) -> list[pa.RecordBatch] | None:
     """Read few named rows, and return those that pass a filter.
 
     Args:
-        reader: Decodes them.
+        request: What the scan is to read.
+        mapped: Gives mapped bytes of files back.
         condition: The filter.
         named: Fragments in scan order, with the ranges of rows that may pass, deleted ones too.
         claims_in: Returns what is true for the named rows of a fragment, by its id, unless an index
             is wrong.
-        batch_rows: Rows of a batch at most.
 
     Returns:
         The rows; None if they take so much memory that they have to be read part by part.
@@ -126,19 +185,91 @@ def read_named(
     parts = [(fragment, _live_rows(fragment, ranges)) for fragment, ranges in named]
     some = [part for part in parts if len(part[1])]
     # The bytes of one batch are limited where it is read.
-    request = reader.request
     is_limited = len(some) > 1 and not request.is_collected
     most = request.settings.stream_bytes if is_limited else None
     batches, size = [], 0
     try:
-        for source, offsets in runs_with(some, batch_rows) if len(some) > 1 else some:
-            batches.append(reader.find(source, condition, offsets, claims_in))
+        for source, offsets in runs_with(some, request.batch_rows) if len(some) > 1 else some:
+            batches.append(_read_passing(request, mapped, source, condition, offsets, claims_in))
             size += 0 if most is None else batch_bytes(batches[-1])
             if most is not None and size > most:
                 return None
     except TooLarge:
         return None
     return batches
+
+
+def _read_passing(
+    request: ScanRequest,
+    mapped: Mapped,
+    source: FragmentReader | FragmentRun,
+    condition: Condition,
+    offsets: Ints,
+    claims_in: Callable[[int], Sequence[IndexClaim]],
+) -> pa.RecordBatch:
+    """Decode few rows at once, and return those that pass the filter.
+
+    Args:
+        source: A fragment, or a run of fragments.
+        condition: The filter.
+        offsets: Offsets of live rows, ascending, each once, at least one.
+        claims_in: Returns what is true for the rows in a fragment, by its id, unless an index
+            is wrong.
+
+    Raises:
+        TooLarge: The rows have more bytes than a morsel may have.
+        WrongIndex: A row is not what an index says of it.
+        LanceError: As `read` does.
+    """
+    ranges = as_ranges(offsets)
+    with counting() as counters, limited(request.morsel_bytes), request.memory_budget():
+        columns = read_columns(request, source, request.all_fields(), ranges, AS_VALUES)
+        passed = condition.evaluate(filter_batch(request, columns, len(offsets)))
+    if not passed.all():
+        start = 0
+        for reader, local in source.parts(ranges):
+            part = slice(start, start := start + count_rows(local))
+            own = {id: column[part] for id, column in columns.items()}
+            number = reader.fragment.id
+            check_claims(claims_in(number), number, own, passed[part])
+        columns = mask_columns(columns, passed)
+    request.stats.add_morsel(source.fragment_ids, len(offsets), counters)
+    mapped.watch(source)
+    # Of few rows, this is quicker than to use stored dictionaries.
+    for id in columns.keys() & request.forms.dictionary:
+        columns[id] = columns[id].dictionary_encode()
+    return output_batch(request, source, columns, int(np.count_nonzero(passed)))
+
+
+def _find_passing(
+    request: ScanRequest,
+    mapped: Mapped,
+    fragment: FragmentReader,
+    condition: Condition,
+    ranges: Sequence[RowRange],
+) -> Ints:
+    """Return the offsets of the live rows in some ranges that pass the filter.
+
+    Args:
+        fragment: A fragment.
+        condition: The filter.
+        ranges: Ranges of its rows, ascending and disjoint.
+
+    Raises:
+        TooLarge: The rows have more bytes than a morsel may have.
+        LanceError: As `read` does.
+    """
+    offsets, deleted = rows_of(ranges), fragment.deleted
+    offsets = offsets[: offsets.searchsorted(fragment.physical_rows)]
+    live = ~is_among(offsets, deleted) if len(deleted) else None
+    with counting() as counters, limited(request.morsel_bytes), request.memory_budget():
+        own = as_ranges(offsets)
+        columns = read_columns(request, fragment, request.filter_fields, own, AS_VALUES)
+        passed = condition.evaluate(filter_batch(request, columns, len(offsets)), live)
+    request.stats.add_morsel(fragment.fragment_ids, len(offsets), counters)
+    mapped.watch(fragment)
+    passing: Ints = offsets[passed if live is None else passed & live]
+    return passing
 
 
 def _live_rows(fragment: FragmentReader, ranges: Sequence[RowRange]) -> Ints:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lancefs.datafile.buffers import SCAN_MEMORY, expanding
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.forks import cached_property
 from lancefs.scan.batch_schema import schema_of
@@ -61,10 +62,24 @@ class ScanRequest:
     is_collected: bool = False
     stats: ScanStats = field(default_factory=ScanStats, compare=False)
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
-        """The columns that come out."""
+        """The schema of the batches."""
         return schema_of(self.fields, self.blobs, self.forms)
+
+    @cached_property
+    def filter_schema(self) -> pa.Schema:
+        """The columns that the filter reads, with the types of their values."""
+        return schema_of(self.filter_fields, self.blobs)
+
+    def all_fields(self) -> Sequence[Field]:
+        """Return the columns of the filter and those to return, each once."""
+        both = (*self.filter_fields, *self.fields)
+        return list({field.id: field for field in both}.values())
+
+    def memory_budget(self) -> expanding:
+        """Return the budget of memory of one decoding."""
+        return expanding(self.settings.max_memory, self.column_count, SCAN_MEMORY)
 
     @property
     def is_of_all_rows(self) -> bool:
