@@ -15,14 +15,10 @@ from lancefs.datafile.fields import Blobs
 from lancefs.errors import ColumnNotFound
 from lancefs.forks import cached_property
 from lancefs.other_names import OtherNames
+from lancefs.scan.projection import Columns
 from lancefs.scan.reading_methods import ReadingMethods
 from lancefs.scan.row_numbers import RowNumbers
-from lancefs.scan.scanner import (
-    Columns,
-    Filter,
-    LanceScanner,
-    ScanOptions,
-)
+from lancefs.scan.scanner import Filter, LanceScanner, ScanOptions
 from lancefs.search.search_methods import SearchMethods
 from lancefs.table.dictionary_columns import ENCODED
 from lancefs.table.fragments import Fragment

@@ -7,7 +7,7 @@ quarter of the time of a look-up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial, reduce
 from operator import and_
 from typing import TYPE_CHECKING, TypeAlias
@@ -77,36 +77,6 @@ def key_of(filters: Sequence[pc.Expression | str]) -> tuple[bytes | str, ...]:
         TypeError: A filter is neither text nor an expression.
     """
     return tuple(map(_key_of, filters))
-
-
-def named_expressions(
-    columns: Mapping[str, pc.Expression | str], version: OpenVersion
-) -> dict[str, pc.Expression]:
-    """Return what a scan computes, columns that are named as expressions.
-
-    Args:
-        columns: Expressions, or names of columns, by the names of what comes out.
-        version: The version whose columns they name.
-
-    Raises:
-        ColumnNotFound: There is no such column.
-        TypeError: A value is neither a name nor an expression.
-    """
-
-    def of_column(name: str) -> pc.Expression:
-        field = version.column(name)
-        return pc.field(*(part.name for part in field.way or (field,)))
-
-    for name, value in columns.items():
-        if not isinstance(name, str):
-            raise TypeError(f"columns has {name!r} as the name of a column; a text was expected")
-        if not isinstance(value, str | pc.Expression):
-            expected = f"or an expression, such as pyarrow.compute.scalar({value!r}),"
-            raise TypeError(f"columns has {value!r} for {name!r}; a name {expected} was expected")
-    return {
-        name: of_column(value) if isinstance(value, str) else value
-        for name, value in columns.items()
-    }
 
 
 def fields_read(wanted: Sequence[pc.Expression], version: OpenVersion) -> tuple[Field, ...]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Unpack
 
 import pyarrow as pa
 
-from lancefs.scan.scanner import Columns, Filter, LanceScanner, ScanOptions
+from lancefs.scan.projection import Columns
+from lancefs.scan.scanner import Filter, LanceScanner, ScanOptions
 
 if TYPE_CHECKING:
     import pandas

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.arguments import check_flags, check_list, check_number, list_columns
-from lancefs.datafile.arrays import without_columns
-from lancefs.datafile.decimals import decimal64_field
+from lancefs.arguments import check_flags, check_number, list_columns
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.forks import cached_property
@@ -21,7 +19,8 @@ from lancefs.other_names import SCANNER, OtherNames
 from lancefs.printable import plural, printable
 from lancefs.scan.execution import Scan
 from lancefs.scan.index_use import MAX_TESTED_ROWS, IndexUse
-from lancefs.scan.output_forms import AS_VALUES, OutputForms
+from lancefs.scan.output_forms import forms_of
+from lancefs.scan.projection import Columns, Projection
 from lancefs.scan.request import ScanRequest
 from lancefs.scan.row_numbers import (
     Positions,
@@ -36,21 +35,16 @@ from lancefs.scan.stats import ScanStats
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import Fragment
 from lancefs.table.kept_texts import KEPT_TEXTS
-from lancefs.table.members import nested, paths_of
 from lancefs.table.open_version import OpenVersion
-from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
+from lancefs.table.row_metadata import ROW_ID
 from lancefs.table.schema import shown_schema
-from lancefs.table.stored_dictionaries import is_encodable
 
 if TYPE_CHECKING:
     from lancefs.index.counting import Count
     from lancefs.scan.known_filters import KnownFilter
 
-# Names of columns, or names for expressions over columns.
-Columns: TypeAlias = Sequence[str] | Mapping[str, pc.Expression | str]
 # Rows to keep: an Arrow expression, or SQL text such as `price > 3 AND city IN ('Lyon', 'Oslo')`.
 Filter: TypeAlias = pc.Expression | str
-_BLOBS = get_args(Blobs)
 # Characters of a filter that `explain` shows.
 _SHOWN = 200
 
@@ -153,15 +147,20 @@ class LanceScanner(OtherNames):
             "max_memory": max_memory,
             "use_index": use_index,
         }
-        columns = self._add_row_metadata(columns, with_row_id, with_row_address)
-        columns = self._name_descriptors(columns, blobs)
-        self._computed = self._expressions(columns) if isinstance(columns, Mapping) else None
+        self._projection = Projection(
+            version,
+            self._shown,
+            columns,
+            with_row_id=with_row_id,
+            with_row_address=with_row_address,
+            blobs=blobs,
+        )
         known = self._understand(filters) if filters else None
         most = version.max_memory if max_memory is None else max_memory
         settings = default_settings().with_max_memory(most)
         self._request = ScanRequest(
             fragments=version.readers if chosen is None else chosen,
-            fields=self._fields(columns),
+            fields=self._projection.fields,
             filter=None if known is None else known.condition,
             filter_fields=() if known is None else known.fields,
             batch_rows=batch_size or settings.rows_of_batches(blobs),
@@ -170,7 +169,13 @@ class LanceScanner(OtherNames):
             index=version.row_index,
             index_use=self._index_use(known, fragments is not None) if use_index else None,
             blobs=blobs,
-            forms=self._forms(dictionary_columns, validity_columns, decimal64_columns),
+            forms=forms_of(
+                version,
+                dictionary_columns=dictionary_columns,
+                validity_columns=validity_columns,
+                decimal64_columns=decimal64_columns,
+                has_expressions=self._projection.expressions is not None,
+            ),
             settings=settings,
             kept_texts=KEPT_TEXTS.of(version),
         )
@@ -180,8 +185,8 @@ class LanceScanner(OtherNames):
 
     def __repr__(self) -> str:
         request = self._request
-        names = request.fields if self._computed is None else self._computed
-        parts = [plural(len(names), "column")] + ["filtered"] * (request.filter is not None)
+        parts = [plural(len(self._projection), "column")]
+        parts += ["filtered"] * (request.filter is not None)
         limits = {"limit": request.limit, "offset": request.offset or None}
         parts += [f"{name} {value:,}" for name, value in limits.items() if value is not None]
         return f"<LanceScanner of {printable(self._version.name)}: {', '.join(parts)}>"
@@ -202,10 +207,7 @@ class LanceScanner(OtherNames):
     @cached_property
     def projected_schema(self) -> pa.Schema:
         """The schema of the result."""
-        if self._computed is None:
-            return self._request.schema.with_metadata(self._metadata)
-        empty = pa.RecordBatch.from_pylist([], schema=self._request.schema)
-        return self._compute(empty).schema
+        return self._projection.schema(self._request.schema)
 
     @property
     def stats(self) -> ScanStats:
@@ -254,19 +256,7 @@ class LanceScanner(OtherNames):
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in batches, in the order of the table."""
-        return self._batches(self._request)
-
-    def _batches(self, request: ScanRequest) -> Iterator[pa.RecordBatch]:
-        return self._finish(Scan(request).batches())
-
-    def _finish(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield batches of a scan with the table's metadata, or with expressions evaluated."""
-        metadata = self._metadata
-        for batch in batches:
-            if self._computed is not None:
-                yield self._compute(batch)
-            else:
-                yield batch.replace_schema_metadata(metadata) if metadata else batch
+        return self._projection.apply(Scan(self._request).batches())
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return a stream of the rows."""
@@ -277,7 +267,7 @@ class LanceScanner(OtherNames):
         return self._to_table(self._request)
 
     def _to_table(self, request: ScanRequest) -> pa.Table:
-        return self._join(self._batches(replace(request, is_collected=True)))
+        return self._join(Scan(replace(request, is_collected=True)).batches())
 
     def head(self, num_rows: int) -> pa.Table:
         """Read the first rows, decoding little more than these."""
@@ -378,7 +368,7 @@ class LanceScanner(OtherNames):
             table = self.to_table()
             return take_rows(table, checked_positions(indices, len(table), name))
         rows, position = sort_numbers(checked_positions(indices, self._total, name))
-        return take_rows(self._join(self._finish(self._collecting_scan.rows_at(rows))), position)
+        return take_rows(self._join(self._collecting_scan.rows_at(rows)), position)
 
     def take_ids(self, row_ids: RowNumbers) -> pa.Table:
         """Read rows by their ids; filter, limit, offset and fragments have no meaning here.
@@ -402,16 +392,12 @@ class LanceScanner(OtherNames):
                 + (f" (nor with {len(missing) - 1} others)" if len(missing) > 1 else "")
             )
         batches = self._collecting_scan.rows_of((rows.reader, rows.offsets) for rows in found)
-        return take_rows(self._join(self._finish(batches)), order[position])
+        return take_rows(self._join(batches), order[position])
 
     @cached_property
     def _collecting_scan(self) -> Scan:
         """A scan of which all batches are kept."""
         return Scan(replace(self._request, is_collected=True))
-
-    @property
-    def _metadata(self) -> Mapping[bytes, bytes] | None:
-        return dict(self._version.manifest.schema_metadata) or None
 
     @property
     def _total(self) -> int:
@@ -421,8 +407,8 @@ class LanceScanner(OtherNames):
         return sum(reader.num_rows for reader in self._request.fragments)
 
     def _join(self, batches: Iterable[pa.RecordBatch]) -> pa.Table:
-        """Return finished batches as a table."""
-        found = list(batches)
+        """Return batches of a scan as a table."""
+        found = list(self._projection.apply(batches))
         return pa.Table.from_batches(found, found[0].schema if found else self.projected_schema)
 
     def _choose_readers(self, fragments: Iterable[Any]) -> list[FragmentReader]:
@@ -435,106 +421,6 @@ class LanceScanner(OtherNames):
         version, ids = self._version, [_fragment_id(fragment) for fragment in fragments]
         return [version.readers[version.position_of(number)] for number in ids]
 
-    def _add_row_metadata(
-        self, columns: Columns | None, row_id: bool, row_address: bool
-    ) -> Columns | None:
-        """Add columns of row metadata to those that are wanted."""
-        extra = [ROW_ID.name] * row_id + [ROW_ADDRESS.name] * row_address
-        if not extra:
-            return columns
-        if isinstance(columns, Mapping):
-            return {**columns, **{name: name for name in extra if name not in columns}}
-        names = [field.name for field in self._shown] if columns is None else list(columns)
-        return names + [name for name in extra if name not in names]
-
-    def _name_descriptors(self, columns: Columns | None, blobs: Blobs) -> Columns | None:
-        """Make expressions of columns where there are members of descriptors, which are read whole.
-
-        Raises:
-            ValueError: There are, but blobs come as bytes; or there is no such form of blobs.
-        """
-        if blobs not in _BLOBS:
-            raise ValueError(f"blobs is {blobs!r}; one of {_BLOBS} was expected")
-        values = columns.values() if isinstance(columns, Mapping) else columns or ()
-        names = (value for value in values if isinstance(value, str))
-        members = [name for name in names if self._version.is_of_descriptor(name)]
-        if members and blobs == "bytes":
-            raise ValueError(
-                f"{members[0]!r} is of a blob's descriptor, in place of which blobs='bytes' reads "
-                "the blob; leave out one of both"
-            )
-        is_list = columns is not None and not isinstance(columns, Mapping)
-        return {name: name for name in columns or ()} if members and is_list else columns
-
-    def _fields(self, columns: Columns | None) -> tuple[Field, ...]:
-        if columns is None:
-            return self._shown
-        if self._computed is not None:
-            from lancefs.scan.known_filters import fields_read
-
-            return fields_read(list(self._computed.values()), self._version)
-        return tuple(self._version.column(name) for name in columns)
-
-    def _forms(
-        self,
-        dictionary_columns: Collection[str],
-        validity_columns: Collection[str],
-        decimal64_columns: Collection[str],
-    ) -> OutputForms:
-        """Return the forms in which columns come, of which validity goes before the others."""
-        if dictionary_columns == validity_columns == decimal64_columns == ():
-            return AS_VALUES
-        validity = self._validity_ids(validity_columns)
-        encoded = self._encoded(dictionary_columns)
-        dictionary = frozenset(field.id for field in encoded if not field.children)
-        items = frozenset(field.id for field in encoded if field.children)
-        decimal64 = self._decimal64_ids(decimal64_columns)
-        return OutputForms(dictionary - validity, validity, decimal64 - validity, items - validity)
-
-    def _encoded(self, names: Collection[str]) -> Sequence[Field]:
-        """Return the columns that come dictionary-encoded, or whose items do."""
-        rule = "columns of strings, and of lists of strings, come dictionary-encoded"
-        return self._of_kind("dictionary_columns", names, is_encodable, rule)
-
-    def _validity_ids(self, names: Collection[str]) -> frozenset[int]:
-        """Return the ids of columns that come as their validity."""
-        self._refuse_expressions("validity_columns", names)
-        return frozenset(self._version.column(name).id for name in names)
-
-    def _decimal64_ids(self, names: Collection[str]) -> frozenset[int]:
-        """Return the ids of columns of decimals that come in 64 bits."""
-        self._refuse_expressions("decimal64_columns", names)
-        rule = "decimals of up to 18 digits come in 64 bits, with pyarrow 19 or newer"
-        fields = self._of_kind(
-            "decimal64_columns", names, lambda one: decimal64_field(one) is not None, rule
-        )
-        return frozenset(field.id for field in fields)
-
-    def _refuse_expressions(self, option: str, names: Collection[str]) -> None:
-        """Check that a scan with columns of an option computes none of its columns."""
-        check_list(option, names)
-        if names and self._computed is not None:
-            raise ValueError(f"{option} needs columns by their names, not expressions")
-
-    def _of_kind(
-        self, option: str, names: Collection[str], is_fit: Callable[[Field], bool], rule: str
-    ) -> Sequence[Field]:
-        """Return the columns of an option, all of which must be of some kind.
-
-        Args:
-            option: Its name.
-            names: The columns.
-            is_fit: Whether a column is of the kind.
-            rule: What the error says of columns of the kind.
-        """
-        check_list(option, names)
-        fields = [self._version.column(name) for name in names]
-        other = next((field for field in fields if not is_fit(field)), None)
-        if other is not None:
-            shown = f"{option} has {other.name!r}, which is {other.shown_type}"
-            raise ValueError(f"{shown}; only {rule}")
-        return fields
-
     def _understand(self, filters: Sequence[Filter]) -> KnownFilter:
         from lancefs.scan.known_filters import known_filter
 
@@ -545,21 +431,6 @@ class LanceScanner(OtherNames):
         limit, offset = self._options["limit"], self._options["offset"]
         wanted = None if limit is None else limit + (offset or 0)
         return None if known is None else IndexUse(self._version, known, is_part, wanted)
-
-    def _expressions(self, columns: Mapping[str, pc.Expression | str]) -> dict[str, pc.Expression]:
-        from lancefs.scan.known_filters import named_expressions
-
-        return named_expressions(columns, self._version)
-
-    def _compute(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        from lancefs.scan import expressions
-
-        assert self._computed is not None
-        if not self._computed:
-            return without_columns(batch.num_rows)
-        batch = nested(batch, paths_of(self._request.fields))
-        arrays = expressions.evaluate(list(self._computed.values()), batch)
-        return pa.RecordBatch.from_arrays(arrays, names=list(self._computed))
 
 
 def _check_numbers(**numbers: int | None) -> None:

@@ -12,7 +12,8 @@ from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.buffers import Mask, UInts
 from lancefs.datafile.fields import Field
 from lancefs.scan.known_filters import key_of, known_filter
-from lancefs.scan.scanner import Columns, Filter, LanceScanner
+from lancefs.scan.projection import Columns
+from lancefs.scan.scanner import Filter, LanceScanner
 from lancefs.scan.settings import BATCH_ROWS
 from lancefs.search.row_bits import RowBits
 from lancefs.storage.budget_cache import BudgetCache

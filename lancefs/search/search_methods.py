@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from lancefs.arguments import check_whole, list_columns
 from lancefs.datafile.fields import Field
-from lancefs.scan.scanner import Columns, Filter
+from lancefs.scan.projection import Columns
+from lancefs.scan.scanner import Filter
 from lancefs.table.open_version import OpenVersion
 
 if TYPE_CHECKING:
