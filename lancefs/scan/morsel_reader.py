@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.arrays import has_offsets
 from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.buffers import Ints, TooLarge, limited
 from lancefs.datafile.fields import Field
@@ -39,6 +38,7 @@ from lancefs.scan.pace import Pace
 from lancefs.scan.request import ScanRequest
 from lancefs.storage import counting
 from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.stored_dictionaries import fields_with_dictionaries, zipped_fields
 
 if TYPE_CHECKING:
     from lancefs.scan.conditions import Condition
@@ -305,7 +305,7 @@ class MorselReader:
             return frozenset()
         kept = self.request.kept_texts
         in_memory = {field.id for field in fields if field.id in kept and kept[field.id].is_kept}
-        return reader.with_dictionaries(fields) | in_memory
+        return fields_with_dictionaries(reader, fields) | in_memory
 
     def _as_tested(
         self, columns: dict[int, pa.Array], by_item: frozenset[int]
@@ -365,7 +365,7 @@ class MorselReader:
             return {}
         if not isinstance(source, FragmentReader) or not source.is_local:
             return {}
-        zipped = source.zipped([field for field in fields if has_offsets(field.storage_type)])
+        zipped = zipped_fields(source, fields)
         chosen = [field for field in fields if field.id in zipped - request.forms.validity]
         if not chosen:
             return {}

@@ -26,6 +26,7 @@ from lancefs.scan.scanner import LanceScanner
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.per_version import PerVersion
+from lancefs.table.row_estimates import stored_row_sizes
 from lancefs.table.row_metadata import is_row_metadata
 
 # Smaller tables are scanned in the time that an estimate takes; with smaller fragments, the sample
@@ -151,7 +152,7 @@ def sample_of(field: Field, version: OpenVersion) -> pa.Array | None:
 def _read_sample(field: Field, version: OpenVersion) -> pa.Array | None:
     first = version.readers[0]
     rows = first.physical_rows
-    if first.stored_row_sizes([field]).bytes_of(0, rows) > _LONGEST * rows:
+    if stored_row_sizes(first, [field]).bytes_of(0, rows) > _LONGEST * rows:
         return None
     starts = np.linspace(0, version.num_rows - _RUN_ROWS, _RUNS).astype(np.int64)
     places = (starts[:, np.newaxis] + np.arange(_RUN_ROWS)).ravel()

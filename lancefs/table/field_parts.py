@@ -7,7 +7,7 @@ those of the first file. Docs: format/table/schema (evolution).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -23,9 +23,49 @@ from lancefs.datafile.arrays import (
 )
 from lancefs.datafile.fields import Field
 from lancefs.errors import CorruptFile
+from lancefs.table.fragments import DataFile, Fragment
 
 # A field, pruned to the parts that a data file holds, and its values.
 PrunedArray: TypeAlias = tuple[Field, pa.Array]
+
+
+def locate_fields(fields: Sequence[Field], fragment: Fragment) -> list[tuple[int, int, Field]]:
+    """Find the data files of a fragment that hold fields, or parts of them.
+
+    Returns:
+        (position among the fields, position among the files, field pruned to the parts that the
+        file holds), by field and file.
+
+    Raises:
+        CorruptFile: A file lists a field, and names no column of it.
+    """
+    for data_file in fragment.files:
+        data_file.check_columns(fields)
+    files = [_field_ids(data_file) for data_file in fragment.files]
+    return [
+        (position, number, pruned)
+        for position, field in enumerate(fields)
+        for number, ids in enumerate(files)
+        if (pruned := field.prune(ids)) is not None
+    ]
+
+
+def _field_ids(data_file: DataFile) -> Mapping[int, int] | frozenset[int]:
+    """Return the ids of the fields that have values in a file."""
+    return frozenset(data_file.fields) if data_file.is_legacy else data_file.columns
+
+
+def check_rows(array: pa.Array, rows: int, field: Field, fragment: Fragment) -> pa.Array:
+    """Return the values of a field of a fragment.
+
+    Raises:
+        CorruptFile: They are not as many as the rows that were read.
+    """
+    if len(array) != rows:
+        raise CorruptFile(
+            f"fragment {fragment.id}, {field.name}: {len(array)} rows, expected {rows}"
+        )
+    return array
 
 
 def merge_parts(field: Field, parts: Sequence[PrunedArray], rows: int) -> pa.Array:

@@ -10,11 +10,9 @@ Format page: table format, sections "Fragments" and "Data Evolution"
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -23,15 +21,15 @@ from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import expanding, reserve
 from lancefs.datafile.data_file import FieldReader, mapped_fields
 from lancefs.datafile.fields import Blobs, CacheByFields, Field, are_same
-from lancefs.datafile.found_columns import FoundColumns, find_once
-from lancefs.datafile.row_ranges import as_ranges, count_rows
+from lancefs.datafile.found_columns import FoundColumns
+from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.point_reader import PointReader
 from lancefs.errors import CorruptFile
 from lancefs.forks import Lock, cached_property
 from lancefs.storage import File, run
 from lancefs.table.base_paths import TableFiles
 from lancefs.table.deletions import read_deletions
-from lancefs.table.field_parts import PrunedArray, merge_parts
+from lancefs.table.field_parts import check_rows, locate_fields
 from lancefs.table.fragment_messages import ADDRESS_LIMIT
 from lancefs.table.fragments import DataFile, Fragment
 from lancefs.table.known_files import COLUMN_BYTES, READER_BYTES, READERS, open_known
@@ -40,7 +38,6 @@ from lancefs.table.members import stored, taken_out
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
     from lancefs.datafile.row_sizes import RowSizes
-    from lancefs.table.overlays import Patch
 
 # Largest fragment that joins a run. Larger ones are faster read alone, as no rows are copied.
 _SMALL_ROWS = 32 * 1024
@@ -48,9 +45,6 @@ _SMALL_BYTES = 4 * 1024 * 1024
 # Largest fragment whose row sizes are not estimated: its rows take little memory anyway.
 TINY_ROWS = 16 * 1024
 TINY_BYTES = 512 * 1024
-
-# A data file, the part of a field that it holds, and ranges of rows to read.
-_Request: TypeAlias = tuple[DataFile, Field, Sequence[RowRange]]
 
 
 class ReaderCache(dict[int, "FragmentReader"]):
@@ -141,7 +135,7 @@ class FragmentReader:
             kept.pop(self.fragment.id, None)  # another thread may be quicker
         self._readers.clear()
         self._files.clear()
-        self.__dict__.pop("_found", None)
+        self.__dict__.pop("found", None)
         self._holders.clear()
         self._deleted = None
 
@@ -237,26 +231,12 @@ class FragmentReader:
             file, reader = self.open_file(holder)
             arrays = run([(file, reader.read_all(fields, ranges))])[0]
             return [
-                self._check_rows(array, rows, field)
+                check_rows(array, rows, field, self.fragment)
                 for array, field in zip(arrays, fields, strict=True)
             ]
-        files, located = self.fragment.files, locate_fields(fields, self.fragment)
-        read = self._read([(files[number], part, ranges) for _, number, part in located], blobs)
-        parts: list[list[PrunedArray]] = [[] for _ in fields]
-        for (position, _, _), part in zip(located, read, strict=True):
-            parts[position].append(part)
-        fields_read = fields if blobs == "descriptors" else _as_bytes(fields)
-        arrays = [
-            self._check_rows(merge_parts(field, field_parts, rows), rows, field)
-            for field, field_parts in zip(fields_read, parts, strict=True)
-        ]
-        if not self.fragment.overlays:
-            return arrays
-        from lancefs.table.overlays import patches
+        from lancefs.table.assembled_fields import read_assembled
 
-        overlays, limit = self.fragment.overlays, self.physical_rows
-        field_patches = [list(patches(overlays, field, ranges, limit)) for field in fields]
-        return self._apply_overlays(fields_read, arrays, field_patches, blobs)
+        return read_assembled(self, fields, ranges, blobs)
 
     def _holder(self, fields: Sequence[Field]) -> DataFile | None:
         """Return the data file that has all values of some fields; None where none has."""
@@ -278,56 +258,21 @@ class FragmentReader:
         Raises:
             LanceError: See `stored_row_sizes`.
         """
-        is_tiny = self._has_at_most(TINY_ROWS, TINY_BYTES)
-        return None if is_tiny else self.stored_row_sizes(fields)
+        if self._has_at_most(TINY_ROWS, TINY_BYTES):
+            return None
+        from lancefs.table.row_estimates import stored_row_sizes
 
-    def stored_row_sizes(self, fields: Sequence[Field]) -> RowSizes:
-        """Estimate the bytes of rows from the metadata of the columns' pages.
-
-        Args:
-            fields: Columns of the table.
-
-        Raises:
-            MissingFile: A data file is gone.
-            CorruptFile: A data file is damaged.
-            UnsupportedFeature: A data file uses something that this release does not read.
-        """
-        known = self._found.row_sizes
-        return find_once(known, fields, lambda: self._estimate([stored(one) for one in fields]))
+        return stored_row_sizes(self, fields)
 
     @cached_property
-    def _found(self) -> FoundColumns:
-        """What was found out about columns: kept with the file, where there is only one."""
+    def found(self) -> FoundColumns:
+        """What was read of the metadata of columns: kept with the file, where there is only one."""
         files = self.fragment.files
         if len(files) == 1 and not files[0].is_legacy and not self.fragment.overlays:
             reader = self.open_file(files[0])[1]
             if isinstance(reader, PointReader):
                 return reader.found
         return FoundColumns()
-
-    def _estimate(self, fields: Sequence[Field]) -> RowSizes:
-        """Estimate the bytes of rows of columns that are stored; see `stored_row_sizes`."""
-        from lancefs.datafile.row_sizes import FieldSizes, estimate_row_sizes
-        from lancefs.datafile.value_widths import has_variable_width, min_value_bytes
-
-        by_file: dict[int, list[Field]] = {}
-        missing = dict(enumerate(fields))
-        for position, number, part in locate_fields(fields, self.fragment):
-            by_file.setdefault(number, []).append(part)
-            missing.pop(position, None)
-        sizes = [FieldSizes((), min_value_bytes(field.storage_type)) for field in missing.values()]
-        widths: dict[pa.DataType, tuple[float, bool]] = {}  # many columns have few types
-        file_bytes = 0
-        for number, parts in by_file.items():
-            file, reader = self.open_file(self.fragment.files[number])
-            file_bytes += file.size
-            for part, columns in zip(parts, reader.page_sizes(parts), strict=True):
-                kind = part.storage_type
-                width = widths.get(kind)
-                if width is None:
-                    width = widths[kind] = min_value_bytes(kind), has_variable_width(kind)
-                sizes.append(FieldSizes(columns, *width))
-        return estimate_row_sizes(sizes, self.physical_rows, file_bytes)
 
     @property
     def stored_bytes(self) -> int:
@@ -336,39 +281,6 @@ class FragmentReader:
         if recorded is not None:
             return recorded
         return sum(self.file(data_file).size for data_file in self.fragment.files)
-
-    def with_dictionaries(self, fields: Sequence[Field]) -> frozenset[int]:
-        """Return the ids of the fields whose pages all have dictionaries, or texts of a byte.
-
-        Raises:
-            LanceError: The metadata of the columns cannot be read.
-        """
-        from lancefs.table.stored_dictionaries import dictionary_columns
-
-        return self._ids(
-            self._found.with_dictionaries, fields, partial(dictionary_columns, flags=True)
-        )
-
-    def zipped(self, fields: Sequence[Field]) -> frozenset[int]:
-        """Return the ids of the fields of texts, each row of which is found without the others.
-
-        Raises:
-            LanceError: The metadata of the columns cannot be read.
-        """
-        from lancefs.table.stored_dictionaries import zipped_columns
-
-        return self._ids(self._found.zipped, fields, zipped_columns)
-
-    def _ids(
-        self,
-        known: dict[tuple[int, ...], frozenset[int]],
-        fields: Sequence[Field],
-        find: Callable[[FragmentReader, Sequence[Field]], Sequence[Field]],
-    ) -> frozenset[int]:
-        """Return the ids of the fields that are found in the files, which is done once."""
-        return find_once(
-            known, fields, lambda: frozenset([field.id for field in find(self, fields)])
-        )
 
     @property
     def is_small(self) -> bool:
@@ -399,66 +311,6 @@ class FragmentReader:
 
     def _opened(self) -> list[File]:
         return list(self._files.values())
-
-    def _apply_overlays(
-        self,
-        fields: Sequence[Field],
-        arrays: list[pa.Array],
-        field_patches: Sequence[Sequence[Patch]],
-        blobs: Blobs,
-    ) -> list[pa.Array]:
-        """Read the values of overlays, and put them into the arrays of their fields."""
-        from lancefs.table.overlays import apply
-
-        requests = [
-            (patch.overlay.file, patch.field, as_ranges(patch.items))
-            for patches in field_patches
-            for patch in patches
-        ]
-        parts = iter(self._read(requests, blobs))
-        for position, patches in enumerate(field_patches):
-            for patch in patches:
-                part, values = next(parts)
-                patch = replace(patch, field=part)
-                arrays[position] = apply(fields[position], arrays[position], patch, values)
-        return arrays
-
-    def _read(self, requests: Sequence[_Request], blobs: Blobs) -> list[PrunedArray]:
-        """Read fields of data files, all in one round of requests; then the bytes of blobs."""
-        arrays = self._read_arrays(requests)
-        if blobs == "descriptors":
-            return [(part, array) for (_, part, _), array in zip(requests, arrays, strict=True)]
-        from lancefs.table.blobs import Described, as_bytes, read_blobs
-
-        described = [
-            Described(data_file, self.open_file(data_file)[0], part, array)
-            for (data_file, part, _), array in zip(requests, arrays, strict=True)
-        ]
-        contents = read_blobs(self.files, described)
-        return [
-            (as_bytes(part), array) for (_, part, _), array in zip(requests, contents, strict=True)
-        ]
-
-    def _read_arrays(self, requests: Sequence[_Request]) -> list[pa.Array]:
-        """Read requests in one round; those of the same file and rows are decoded together."""
-        groups: dict[tuple[int, int], list[int]] = {}
-        for position, (data_file, _, ranges) in enumerate(requests):
-            groups.setdefault((id(data_file), id(ranges)), []).append(position)
-        reads = []
-        for positions in groups.values():
-            data_file, _, ranges = requests[positions[0]]
-            file, reader = self.open_file(data_file)
-            fields = [requests[position][1] for position in positions]
-            reads.append((file, reader.read_all(fields, ranges)))
-        arrays = dict(zip(chain(*groups.values()), chain(*run(reads)), strict=True))
-        return [arrays[position] for position in range(len(requests))]
-
-    def _check_rows(self, array: pa.Array, rows: int, field: Field) -> pa.Array:
-        if len(array) != rows:
-            raise CorruptFile(
-                f"fragment {self.fragment.id}, {field.name}: {len(array)} rows, expected {rows}"
-            )
-        return array
 
     def file_of(self, field: Field) -> File | None:
         """Return the data file whose values a column has; None for none, or several files."""
@@ -554,35 +406,3 @@ def with_members(
         return read(fields)
     arrays = read([stored(field) for field in fields])
     return [taken_out(array, field) for array, field in zip(arrays, fields, strict=True)]
-
-
-def locate_fields(fields: Sequence[Field], fragment: Fragment) -> list[tuple[int, int, Field]]:
-    """Find the data files of a fragment that hold fields, or parts of them.
-
-    Returns:
-        (position among the fields, position among the files, field pruned to the parts that the
-        file holds), by field and file.
-
-    Raises:
-        CorruptFile: A file lists a field, and names no column of it.
-    """
-    for data_file in fragment.files:
-        data_file.check_columns(fields)
-    files = [_field_ids(data_file) for data_file in fragment.files]
-    return [
-        (position, number, pruned)
-        for position, field in enumerate(fields)
-        for number, ids in enumerate(files)
-        if (pruned := field.prune(ids)) is not None
-    ]
-
-
-def _field_ids(data_file: DataFile) -> Mapping[int, int] | frozenset[int]:
-    """Return the ids of the fields that have values in a file."""
-    return frozenset(data_file.fields) if data_file.is_legacy else data_file.columns
-
-
-def _as_bytes(fields: Sequence[Field]) -> list[Field]:
-    from lancefs.table.blobs import as_bytes
-
-    return [as_bytes(field) for field in fields]

@@ -25,13 +25,12 @@ from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.small_files import SmallRows
 from lancefs.forks import cached_property
 from lancefs.storage import SMALL_FILE
-from lancefs.table.field_parts import PrunedArray, merge_parts
+from lancefs.table.field_parts import PrunedArray, locate_fields, merge_parts
 from lancefs.table.fragment_reader import (
     TINY_BYTES,
     TINY_ROWS,
     FragmentReader,
     columns_in_groups,
-    locate_fields,
     with_members,
 )
 from lancefs.table.fragment_readers import FragmentReaders
@@ -190,7 +189,9 @@ class FragmentRun:
             sample = self._given[0]
             if not sample.physical_rows:
                 return None
-            return sample.stored_row_sizes(fields).stretched(self.physical_rows)
+            from lancefs.table.row_estimates import stored_row_sizes
+
+            return stored_row_sizes(sample, fields).stretched(self.physical_rows)
         from lancefs.datafile.row_sizes import RowSizes, estimate_row_sizes
 
         parts = [

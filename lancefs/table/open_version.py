@@ -149,12 +149,16 @@ class OpenVersion:
         Raises:
             LanceError: The metadata of the columns cannot be read.
         """
-        from lancefs.table.stored_dictionaries import is_encodable, text_field
+        from lancefs.table.stored_dictionaries import (
+            fields_with_dictionaries,
+            is_encodable,
+            text_field,
+        )
 
         texts = {text_field(field): field for field in fields if is_encodable(field)}
         if not (texts and len(self.readers)):
             return []
-        found = self.readers[0].with_dictionaries(list(texts))
+        found = fields_with_dictionaries(self.readers[0], list(texts))
         return [field for text, field in texts.items() if text.id in found]
 
     @property

@@ -15,6 +15,7 @@ import pyarrow as pa
 from lancefs.datafile.arrays import has_offsets
 from lancefs.datafile.data_file import FieldReader
 from lancefs.datafile.fields import Field
+from lancefs.datafile.found_columns import FoundColumns, find_once
 from lancefs.datafile.logical_types import EXTENSION_NAME, leaf_type
 from lancefs.datafile.masks import is_of_bytes
 from lancefs.errors import CorruptFile, UnsupportedFeature
@@ -26,6 +27,10 @@ class OpenFragment(Protocol):
     """A fragment whose data files can be opened, such as a `FragmentReader`."""
 
     fragment: Fragment
+
+    @property
+    def found(self) -> FoundColumns:
+        """What was read of the metadata of columns."""
 
     def open_file(self, data_file: DataFile) -> tuple[File, FieldReader]:
         """Return a data file of the fragment and its reader."""
@@ -44,6 +49,40 @@ def is_encodable(field: Field) -> bool:
 def text_field(field: Field) -> Field:
     """Return the field of the strings of a column that is encodable: its items, or itself."""
     return field.children[0] if field.children else field
+
+
+def fields_with_dictionaries(reader: OpenFragment, fields: Sequence[Field]) -> frozenset[int]:
+    """Return the ids of the fields whose pages all have dictionaries, or strings of a byte each.
+
+    Args:
+        reader: The fragment, which keeps the answer.
+        fields: Columns of the table.
+
+    Raises:
+        LanceError: The metadata of the columns cannot be read.
+    """
+
+    def find() -> frozenset[int]:
+        return frozenset([field.id for field in dictionary_columns(reader, fields, flags=True)])
+
+    return find_once(reader.found.with_dictionaries, fields, find)
+
+
+def zipped_fields(reader: OpenFragment, fields: Sequence[Field]) -> frozenset[int]:
+    """Return the ids of the fields of strings in full-zip pages, where rows are found one by one.
+
+    Args:
+        reader: The fragment, which keeps the answer.
+        fields: Columns of the table.
+
+    Raises:
+        LanceError: The metadata of the columns cannot be read.
+    """
+
+    def find() -> frozenset[int]:
+        return frozenset([field.id for field in _zipped_columns(reader, fields)])
+
+    return find_once(reader.found.zipped, fields, find)
 
 
 def dictionary_columns(
@@ -69,18 +108,7 @@ def dictionary_columns(
     return _found_in_files(reader, fields, filter(_is_plain, fields), find)
 
 
-def zipped_columns(reader: OpenFragment, fields: Sequence[Field]) -> list[Field]:
-    """Return the columns of texts of a fragment, each row of which is found without the others.
-
-    Reads the metadata of the columns, no values.
-
-    Args:
-        reader: The fragment.
-        fields: Columns of the table.
-
-    Raises:
-        LanceError: The metadata cannot be read.
-    """
+def _zipped_columns(reader: OpenFragment, fields: Sequence[Field]) -> list[Field]:
     from lancefs.datafile.v2_1.column_kinds import with_zipped_pages
 
     texts = [
