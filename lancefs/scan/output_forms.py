@@ -48,20 +48,20 @@ AS_VALUES = OutputForms()
 
 def forms_of(
     version: OpenVersion,
+    has_expressions: bool,
     *,
     dictionary_columns: Collection[str],
     validity_columns: Collection[str],
     decimal64_columns: Collection[str],
-    has_expressions: bool,
 ) -> OutputForms:
     """Return the forms in which the columns of some options of a scan come.
 
     Args:
         version: The version of the table.
+        has_expressions: Whether the scan computes its columns.
         dictionary_columns: See `LanceDataset.scanner`.
         validity_columns: The same.
         decimal64_columns: The same.
-        has_expressions: Whether the scan computes its columns.
 
     Raises:
         ColumnNotFound: A column is not in the table.

@@ -135,26 +135,22 @@ class LanceScanner(OtherNames):
         self._version, self._shown = version, tuple(shown)
         chosen = None if fragments is None else self._choose_readers(fragments)
         self._arguments = (version, self._shown, columns, tuple(filters))
-        self._options: dict[str, Any] = {
-            **numbers,
-            "with_row_id": with_row_id,
-            "with_row_address": with_row_address,
-            "blobs": blobs,
+        added = {"with_row_id": with_row_id, "with_row_address": with_row_address}
+        forms = {
             "dictionary_columns": dictionary_columns,
             "validity_columns": validity_columns,
             "decimal64_columns": decimal64_columns,
+        }
+        self._options: dict[str, Any] = {
+            **numbers,
+            **added,
+            **forms,
+            "blobs": blobs,
             "fragments": None if chosen is None else [reader.fragment.id for reader in chosen],
             "max_memory": max_memory,
             "use_index": use_index,
         }
-        self._projection = Projection(
-            version,
-            self._shown,
-            columns,
-            with_row_id=with_row_id,
-            with_row_address=with_row_address,
-            blobs=blobs,
-        )
+        self._projection = Projection(version, self._shown, columns, blobs=blobs, **added)
         known = self._understand(filters) if filters else None
         most = version.max_memory if max_memory is None else max_memory
         settings = default_settings().with_max_memory(most)
@@ -169,13 +165,7 @@ class LanceScanner(OtherNames):
             index=version.row_index,
             index_use=self._index_use(known, fragments is not None) if use_index else None,
             blobs=blobs,
-            forms=forms_of(
-                version,
-                dictionary_columns=dictionary_columns,
-                validity_columns=validity_columns,
-                decimal64_columns=decimal64_columns,
-                has_expressions=self._projection.expressions is not None,
-            ),
+            forms=forms_of(version, self._projection.expressions is not None, **forms),
             settings=settings,
             kept_texts=KEPT_TEXTS.of(version),
         )
