@@ -8,6 +8,7 @@ from typing import TypeAlias, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancefs.arguments import list_columns
 from lancefs.datafile.arrays import without_columns
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.table.members import nested, paths_of
@@ -33,11 +34,12 @@ class Projection:
 
     Attributes:
         fields: The columns and members of structs that are read.
+        given: The argument `columns`, an iterator as a list.
         expressions: What is computed of them, by name; None where they are returned as they are.
 
     Raises:
         ColumnNotFound: A column is not in the table.
-        TypeError: A name is no text, or a value of the dict neither a name nor an expression.
+        TypeError: The columns are no list of names, and no dict of names and expressions.
         ValueError: There is no such form of blobs, or it contradicts the columns.
     """
 
@@ -51,9 +53,10 @@ class Projection:
         with_row_address: bool,
         blobs: Blobs,
     ) -> None:
+        self.given: Columns | None = list_columns(columns)
         self._metadata = dict(version.manifest.schema_metadata) or None
         extra = [ROW_ID.name] * with_row_id + [ROW_ADDRESS.name] * with_row_address
-        columns = _add_row_metadata(columns, extra, shown)
+        columns = _add_row_metadata(self.given, extra, shown)
         columns = _name_descriptors(columns, blobs, version)
         self.expressions: Mapping[str, pc.Expression] | None = None
         if columns is None:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.arguments import check_flags, check_number, list_columns
+from lancefs.arguments import check_flags, check_number
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.forks import cached_property
@@ -131,10 +131,8 @@ class LanceScanner(OtherNames):
         numbers = {"batch_size": batch_size, "limit": limit, "offset": offset}
         _check_numbers(**numbers)
         check_flags(with_row_id=with_row_id, with_row_address=with_row_address, use_index=use_index)
-        columns = list_columns(columns)
         self._version, self._shown = version, tuple(shown)
         chosen = None if fragments is None else self._choose_readers(fragments)
-        self._arguments = (version, self._shown, columns, tuple(filters))
         added = {"with_row_id": with_row_id, "with_row_address": with_row_address}
         forms = {
             "dictionary_columns": dictionary_columns,
@@ -151,6 +149,7 @@ class LanceScanner(OtherNames):
             "use_index": use_index,
         }
         self._projection = Projection(version, self._shown, columns, blobs=blobs, **added)
+        self._arguments = (version, self._shown, self._projection.given, tuple(filters))
         known = self._understand(filters) if filters else None
         most = version.max_memory if max_memory is None else max_memory
         settings = default_settings().with_max_memory(most)

@@ -30,6 +30,7 @@ from lancefs.search.text_query import (
     leaves,
     with_columns,
 )
+from lancefs.search.text_sources import TextOpener
 from lancefs.table.members import columns_and_members
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.opening import opening_files
@@ -165,17 +166,19 @@ class TextSearch:
         return _TextOutcome(found, notes)
 
     def _columns(self) -> dict[str, TextColumn]:
-        """Return the columns that are searched."""
+        """Open the columns that are searched."""
         queries = list(leaves(self._query))
         return {
             name: TextColumn(
-                self._version,
-                self._indices,
-                field,
-                [one for one in queries if one.column == name],
-                self._found,
-                bool(self._rows.filters_before),
-                self._rows.use_index,
+                TextOpener(
+                    self._version,
+                    self._indices,
+                    field,
+                    [one for one in queries if one.column == name],
+                    self._found,
+                    bool(self._rows.filters_before),
+                    self._rows.use_index,
+                ).open()
             )
             for name, field in self._fields.items()
         }
