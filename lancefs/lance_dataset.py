@@ -481,7 +481,7 @@ class LanceDataset(OtherNames, ReadingMethods, SearchMethods, VersionMethods, Gu
         Raises:
             InvalidFilter: The text cannot be parsed.
         """
-        from lancefs.scan.known_filters import as_expression
+        from lancefs.scan.parsed_filters import as_expression
 
         as_expression(expression, self._version)  # raises where the filter cannot be read
         filters = (*self._filters, expression)

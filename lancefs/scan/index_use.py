@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lancefs.index.lookup import Answer, TableIndices
     from lancefs.index.predicates import Predicate
     from lancefs.scan.index_claims import WrongIndex
-    from lancefs.scan.known_filters import KnownFilter
+    from lancefs.scan.parsed_filters import ParsedFilter
     from lancefs.table.fragment_reader import FragmentReader
 
 # Most rows named by indices that are tested on behalf of others: for a reader of some fragments,
@@ -39,7 +39,7 @@ class IndexUse:
     """
 
     def __init__(
-        self, version: OpenVersion, known: KnownFilter, is_part: bool, wanted: int | None
+        self, version: OpenVersion, known: ParsedFilter, is_part: bool, wanted: int | None
     ) -> None:
         self._version = version
         self._known = known

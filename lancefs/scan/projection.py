@@ -62,7 +62,7 @@ class Projection:
         if columns is None:
             self.fields = shown
         elif isinstance(columns, Mapping):
-            from lancefs.scan.known_filters import fields_read
+            from lancefs.scan.parsed_filters import fields_read
 
             self.expressions = _named_expressions(columns, version)
             self.fields = fields_read(list(self.expressions.values()), version)

@@ -41,7 +41,7 @@ from lancefs.table.schema import shown_schema
 
 if TYPE_CHECKING:
     from lancefs.index.counting import Count
-    from lancefs.scan.known_filters import KnownFilter
+    from lancefs.scan.parsed_filters import ParsedFilter
 
 # Rows to keep: an Arrow expression, or SQL text such as `price > 3 AND city IN ('Lyon', 'Oslo')`.
 Filter: TypeAlias = pc.Expression | str
@@ -150,19 +150,19 @@ class LanceScanner(OtherNames):
         }
         self._projection = Projection(version, self._shown, columns, blobs=blobs, **added)
         self._arguments = (version, self._shown, self._projection.given, tuple(filters))
-        known = self._understand(filters) if filters else None
+        parsed = self._parse(filters) if filters else None
         most = version.max_memory if max_memory is None else max_memory
         settings = default_settings().with_max_memory(most)
         self._request = ScanRequest(
             fragments=version.readers if chosen is None else chosen,
             fields=self._projection.fields,
-            filter=None if known is None else known.condition,
-            filter_fields=() if known is None else known.fields,
+            filter=None if parsed is None else parsed.condition,
+            filter_fields=() if parsed is None else parsed.fields,
             batch_rows=batch_size or settings.rows_of_batches(blobs),
             limit=limit,
             offset=offset or 0,
             index=version.row_index,
-            index_use=self._index_use(known, fragments is not None) if use_index else None,
+            index_use=self._index_use(parsed, fragments is not None) if use_index else None,
             blobs=blobs,
             forms=forms_of(version, self._projection.expressions is not None, **forms),
             settings=settings,
@@ -410,16 +410,16 @@ class LanceScanner(OtherNames):
         version, ids = self._version, [_fragment_id(fragment) for fragment in fragments]
         return [version.readers[version.position_of(number)] for number in ids]
 
-    def _understand(self, filters: Sequence[Filter]) -> KnownFilter:
-        from lancefs.scan.known_filters import known_filter
+    def _parse(self, filters: Sequence[Filter]) -> ParsedFilter:
+        from lancefs.scan.parsed_filters import parsed_filter
 
-        return known_filter(filters, self._version)
+        return parsed_filter(filters, self._version)
 
-    def _index_use(self, known: KnownFilter | None, is_part: bool) -> IndexUse | None:
+    def _index_use(self, parsed: ParsedFilter | None, is_part: bool) -> IndexUse | None:
         """Return what asks the indices for the rows of a filter; of a part of the table or all."""
         limit, offset = self._options["limit"], self._options["offset"]
         wanted = None if limit is None else limit + (offset or 0)
-        return None if known is None else IndexUse(self._version, known, is_part, wanted)
+        return None if parsed is None else IndexUse(self._version, parsed, is_part, wanted)
 
 
 def _check_numbers(**numbers: int | None) -> None:

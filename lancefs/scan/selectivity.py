@@ -21,7 +21,7 @@ from lancefs.datafile.fields import Field
 from lancefs.scan import expressions
 from lancefs.scan.conditions import Condition
 from lancefs.scan.expressions import Comparison, Membership
-from lancefs.scan.known_filters import known_filter
+from lancefs.scan.parsed_filters import parsed_filter
 from lancefs.scan.scanner import LanceScanner
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.open_version import OpenVersion
@@ -85,7 +85,7 @@ def estimate_selectivity(filter: pc.Expression, version: OpenVersion) -> Selecti
 
 
 def _estimate(filter: pc.Expression, version: OpenVersion) -> Selectivity | None:
-    known = known_filter([filter], version)
+    known = parsed_filter([filter], version)
     if not _is_scanned(known.condition, known.fields, version):
         return None
     sample = [sample_of(field, version) for field in known.fields]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from lancefs.datafile.arrays import numbers_of
 from lancefs.datafile.buffers import Mask, UInts
 from lancefs.datafile.fields import Field
-from lancefs.scan.known_filters import key_of, known_filter
+from lancefs.scan.parsed_filters import key_of, parsed_filter
 from lancefs.scan.projection import Columns
 from lancefs.scan.scanner import Filter, LanceScanner
 from lancefs.scan.settings import BATCH_ROWS
@@ -130,7 +130,7 @@ class FoundRows:
             row_ids: Rows of the version, shape (rows,).
             wanted: The filter.
         """
-        known = known_filter((wanted,), self._version)
+        known = parsed_filter((wanted,), self._version)
         scanner = self.scanner([field.name for field in known.fields], ())
         ids, places = np.unique(row_ids, return_inverse=True)
         passed = np.zeros(len(ids), np.bool_)

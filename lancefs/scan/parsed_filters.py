@@ -34,8 +34,8 @@ _MAX_VERSIONS = 64
 _SHOWN = 100
 
 
-class KnownFilter:
-    """A filter of a version, and what was understood of it.
+class ParsedFilter:
+    """A parsed filter, and what indices can be asked for it.
 
     Args:
         condition: The filter.
@@ -54,7 +54,7 @@ class KnownFilter:
         return index_predicate(self.condition, {field.name: field for field in self.fields})
 
 
-def known_filter(filters: Sequence[pc.Expression | str], version: OpenVersion) -> KnownFilter:
+def parsed_filter(filters: Sequence[pc.Expression | str], version: OpenVersion) -> ParsedFilter:
     """Return filters as one, which is true where all of them are.
 
     Args:
@@ -67,7 +67,7 @@ def known_filter(filters: Sequence[pc.Expression | str], version: OpenVersion) -
         TypeError: A filter is neither text nor an expression.
     """
     key = key_of(filters)
-    return _filters_of(version).get(key, lambda: _understand(filters, version), partial(_cost, key))
+    return _filters_of(version).get(key, lambda: _parse(filters, version), partial(_cost, key))
 
 
 def key_of(filters: Sequence[pc.Expression | str]) -> tuple[bytes | str, ...]:
@@ -141,17 +141,17 @@ def _refuse(filter: object) -> TypeError:
     )
 
 
-def _understand(filters: Sequence[pc.Expression | str], version: OpenVersion) -> KnownFilter:
+def _parse(filters: Sequence[pc.Expression | str], version: OpenVersion) -> ParsedFilter:
     expression = reduce(and_, [as_expression(filter, version) for filter in filters])
     texts = [filter for filter in filters if isinstance(filter, str)]
     text = " AND ".join(texts) if len(texts) == len(filters) else None
     fields = fields_read([expression], version)
-    return KnownFilter(Condition(expression, text, fields), fields)
+    return ParsedFilter(Condition(expression, text, fields), fields)
 
 
-def _cost(key: Sequence[bytes | str], known: KnownFilter) -> int:
+def _cost(key: Sequence[bytes | str], parsed: ParsedFilter) -> int:
     """Return the bytes that a filter counts; more than the cache has if it takes much memory."""
-    tree = known.condition.tree
+    tree = parsed.condition.tree
     # To look values up in a set, a table of up to some MB is made (`conditions.NumberSet`).
     is_small = tree is not None and not _has_set(tree)
     return _MIN_BYTES + sum(map(len, key)) if is_small else _BYTES + 1
@@ -168,7 +168,7 @@ def _has_set(root: ExpressionNode) -> bool:
     return False
 
 
-_Filters: TypeAlias = BudgetCache[tuple[bytes | str, ...], KnownFilter]
+_Filters: TypeAlias = BudgetCache[tuple[bytes | str, ...], ParsedFilter]
 # By the columns, which stay alive, and by whether there are columns of row metadata beside them.
 _BY_COLUMNS: dict[tuple[int, bool], tuple[Sequence[Field], _Filters]] = {}
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import lancefs
 from lancefs.errors import ColumnNotFound, InvalidFilter
-from lancefs.scan import known_filters, sql_filter
-from lancefs.scan.known_filters import known_filter
+from lancefs.scan import parsed_filters, sql_filter
+from lancefs.scan.parsed_filters import parsed_filter
 from lancefs.storage.budget_cache import BudgetCache
 
 ROWS = 50
@@ -105,10 +105,10 @@ def test_several_filters_are_kept_apart(dataset: lancefs.LanceDataset, parsed: l
 
 def test_expressions_are_known_by_what_they_say(dataset: lancefs.LanceDataset) -> None:
     version = dataset._version
-    first, again = (known_filter([pc.field("id") == 7], version) for _ in range(2))
+    first, again = (parsed_filter([pc.field("id") == 7], version) for _ in range(2))
     assert again is first
-    assert known_filter([pc.field("id") == 8], version) is not first
-    assert known_filter(["id = 7"], version) is not first  # whose errors name the text
+    assert parsed_filter([pc.field("id") == 8], version) is not first
+    assert parsed_filter(["id = 7"], version) is not first  # whose errors name the text
     assert ids(dataset, pc.field("id") == 7) == [7]
     assert ids(dataset, pc.field("id") == pa.scalar(8, pa.int8())) == [8]
 
@@ -118,7 +118,7 @@ def test_what_is_no_filter_is_refused_by_what_it_is(
     dataset: lancefs.LanceDataset, other: Any
 ) -> None:
     with pytest.raises(TypeError, match=re.escape(f"filter is {other!r}; SQL text")):
-        known_filter([other], dataset._version)
+        parsed_filter([other], dataset._version)
 
 
 def test_a_wrong_filter_is_an_error_each_time(dataset: lancefs.LanceDataset) -> None:
@@ -141,12 +141,12 @@ def test_sets_are_not_kept_since_their_tables_are_large(
 
 def test_what_is_kept_is_bounded(dataset: lancefs.LanceDataset, parsed: list[str]) -> None:
     version = dataset._version
-    most = known_filters._BYTES // known_filters._MIN_BYTES
+    most = parsed_filters._BYTES // parsed_filters._MIN_BYTES
     for number in range(2 * most):
-        known_filter([f"id = {number}"], version)
-    kept: BudgetCache[Any, Any] = known_filters._filters_of(version)
+        parsed_filter([f"id = {number}"], version)
+    kept: BudgetCache[Any, Any] = parsed_filters._filters_of(version)
     assert 0 < len(kept.values()) < most
-    long = "id = 7" + " " * known_filters._BYTES
+    long = "id = 7" + " " * parsed_filters._BYTES
     assert ids(dataset, long) == [7]
     assert 0 < len(kept.values()) < most
     assert kept.peek((long,)) is None
