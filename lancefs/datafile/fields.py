@@ -483,7 +483,7 @@ def _hash_of(fields: Sequence[Field]) -> int:
 
 
 class CacheByFields(Generic[T]):
-    """What was found out about groups of columns, which scans and views ask for again and again."""
+    """A cache by groups of columns, which scans and views ask for again and again."""
 
     def __init__(self) -> None:
         # By the objects, which stay alive. Columns with the same ids may be read as other types.
@@ -493,18 +493,18 @@ class CacheByFields(Generic[T]):
         return len(self._kept)
 
     def find(self, fields: Sequence[Field]) -> tuple[Sequence[Field], T] | None:
-        """Return some columns, at least one, with what is kept of them; None if nothing is."""
+        """Return the columns as they were put, at least one, and the value; None without one."""
         known = self._kept.get(_hash_of(fields))
         return known if known is not None and are_same(fields, known[0]) else None
 
     def put(self, fields: Sequence[Field], value: T) -> None:
-        """Keep something of some columns, at least one."""
+        """Cache a value of some columns, at least one."""
         if len(self._kept) >= _MAX_KEPT:
             self._kept.clear()
         self._kept[_hash_of(fields)] = tuple(fields), value
 
     def values(self) -> list[T]:
-        """Return all that is kept; threads may add more meanwhile."""
+        """Return all cached values; threads may add more meanwhile."""
         return [value for _, value in tuple(self._kept.values())]
 
     def clear(self) -> None:

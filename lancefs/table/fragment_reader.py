@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import expanding, reserve
+from lancefs.datafile.column_facts import ColumnFacts
 from lancefs.datafile.data_file import FieldReader, mapped_fields
 from lancefs.datafile.fields import Blobs, CacheByFields, Field, are_same
-from lancefs.datafile.found_columns import FoundColumns
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.point_reader import PointReader
 from lancefs.errors import CorruptFile
@@ -135,7 +135,7 @@ class FragmentReader:
             kept.pop(self.fragment.id, None)  # another thread may be quicker
         self._readers.clear()
         self._files.clear()
-        self.__dict__.pop("found", None)
+        self.__dict__.pop("facts", None)
         self._holders.clear()
         self._deleted = None
 
@@ -265,14 +265,14 @@ class FragmentReader:
         return stored_row_sizes(self, fields)
 
     @cached_property
-    def found(self) -> FoundColumns:
-        """What was read of the metadata of columns: kept with the file, where there is only one."""
+    def facts(self) -> ColumnFacts:
+        """Facts about columns, cached with the file where it is all of the fragment."""
         files = self.fragment.files
         if len(files) == 1 and not files[0].is_legacy and not self.fragment.overlays:
             reader = self.open_file(files[0])[1]
             if isinstance(reader, PointReader):
-                return reader.found
-        return FoundColumns()
+                return reader.facts
+        return ColumnFacts()
 
     @property
     def stored_bytes(self) -> int:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from lancefs.datafile.column_facts import cached_fact
 from lancefs.datafile.fields import Field
-from lancefs.datafile.found_columns import find_once
 from lancefs.datafile.row_sizes import FieldSizes, RowSizes, estimate_row_sizes
 from lancefs.datafile.value_widths import has_variable_width, min_value_bytes
 from lancefs.table.field_parts import locate_fields
@@ -27,8 +27,8 @@ def stored_row_sizes(reader: FragmentReader, fields: Sequence[Field]) -> RowSize
         CorruptFile: A data file is damaged.
         UnsupportedFeature: A data file uses something that this release does not read.
     """
-    return find_once(
-        reader.found.row_sizes,
+    return cached_fact(
+        reader.facts.row_sizes,
         fields,
         lambda: _estimate(reader, [stored(field) for field in fields]),
     )

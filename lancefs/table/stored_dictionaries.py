@@ -13,9 +13,9 @@ from typing import Protocol
 import pyarrow as pa
 
 from lancefs.datafile.arrays import has_offsets
+from lancefs.datafile.column_facts import ColumnFacts, cached_fact
 from lancefs.datafile.data_file import FieldReader
 from lancefs.datafile.fields import Field
-from lancefs.datafile.found_columns import FoundColumns, find_once
 from lancefs.datafile.logical_types import EXTENSION_NAME, leaf_type
 from lancefs.datafile.masks import is_of_bytes
 from lancefs.errors import CorruptFile, UnsupportedFeature
@@ -29,8 +29,8 @@ class OpenFragment(Protocol):
     fragment: Fragment
 
     @property
-    def found(self) -> FoundColumns:
-        """What was read of the metadata of columns."""
+    def facts(self) -> ColumnFacts:
+        """Facts about columns, cached."""
 
     def open_file(self, data_file: DataFile) -> tuple[File, FieldReader]:
         """Return a data file of the fragment and its reader."""
@@ -65,7 +65,7 @@ def fields_with_dictionaries(reader: OpenFragment, fields: Sequence[Field]) -> f
     def find() -> frozenset[int]:
         return frozenset([field.id for field in dictionary_columns(reader, fields, flags=True)])
 
-    return find_once(reader.found.with_dictionaries, fields, find)
+    return cached_fact(reader.facts.with_dictionaries, fields, find)
 
 
 def zipped_fields(reader: OpenFragment, fields: Sequence[Field]) -> frozenset[int]:
@@ -82,7 +82,7 @@ def zipped_fields(reader: OpenFragment, fields: Sequence[Field]) -> frozenset[in
     def find() -> frozenset[int]:
         return frozenset([field.id for field in _zipped_columns(reader, fields)])
 
-    return find_once(reader.found.zipped, fields, find)
+    return cached_fact(reader.facts.zipped, fields, find)
 
 
 def dictionary_columns(

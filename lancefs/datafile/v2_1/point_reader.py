@@ -9,10 +9,10 @@ from contextlib import suppress
 from typing import Self
 
 from lancefs.datafile.blocks import Ints
+from lancefs.datafile.column_facts import ColumnFacts
 from lancefs.datafile.container import Container, Page
 from lancefs.datafile.field_reader import FieldReader
 from lancefs.datafile.fields import Field
-from lancefs.datafile.found_columns import FoundColumns
 from lancefs.datafile.v2_1.leaf_columns import LeafField
 from lancefs.datafile.v2_1.nested_points import FilePlan, check_levels_of
 from lancefs.datafile.v2_1.point_plans import LeafPlan
@@ -29,13 +29,13 @@ class CachedMetadata:
     Attributes:
         plans: How kernels read columns, by column and whether it may be nested.
         file_plans: Plans of leaves that were read at once.
-        found: What was found out about columns, of a file that is all of its fragment.
+        facts: Facts about columns, of a file that is all of its fragment.
     """
 
     def __init__(self) -> None:
         self.plans: dict[tuple[int, bool], tuple[Field | None, LeafPlan | None]] = {}
         self.file_plans: deque[FilePlan] = deque(maxlen=_MAX_PLANS)
-        self.found = FoundColumns()
+        self.facts = ColumnFacts()
 
     @property
     def cached_bytes(self) -> int:
@@ -79,9 +79,9 @@ class PointReader(FieldReader):
         return self._cached_metadata.cached_bytes
 
     @property
-    def found(self) -> FoundColumns:
-        """What was found out about columns, of a file that is all of its fragment."""
-        return self._cached_metadata.found
+    def facts(self) -> ColumnFacts:
+        """Facts about columns, of a file that is all of its fragment."""
+        return self._cached_metadata.facts
 
     def plan(self, leaf: LeafField, is_nested: bool) -> LeafPlan | None:
         """Return how kernels read a leaf, whose column is loaded.
