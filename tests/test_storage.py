@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from store_doubles import CountingFileSystem
 
 from lancefs.errors import CorruptFile, MissingFile, ReadFailed
-from lancefs.storage import Reads, Store, read_all, run, store, together, with_likely
+from lancefs.storage import Reads, Store, read_all, run, store, together, with_prefetch
 from lancefs.storage import file as storage
 from lancefs.storage.byte_ranges import ByteRange, coalesce
 from lancefs.storage.filesystems import with_mapping
@@ -165,7 +165,7 @@ def test_what_is_likely_to_be_needed_changes_rounds_and_no_result(
         return got
 
     asked: list[Sequence[ByteRange]] = []
-    reads = with_likely(step(), likely)
+    reads = with_prefetch(step(), likely)
     found, ranges = None, next(reads)
     while found is None:
         asked.append(ranges)

@@ -20,9 +20,9 @@ from lancefs.scan.batch_schema import have_fixed_types
 from lancefs.scan.output_forms import OutputForms
 from lancefs.scan.request import ScanRequest
 from lancefs.table import dictionary_columns
+from lancefs.table.file_prefetch import open_together
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun
-from lancefs.table.opening import open_together
 from lancefs.table.row_metadata import is_row_metadata
 
 # Fewer rows, and rows that lie apart, are read in 128 bits by the kernel that reads a few rows of

@@ -31,10 +31,10 @@ from lancefs.scan.planning import ScanPlan
 from lancefs.scan.request import ScanRequest
 from lancefs.scan.scheduling import decode_ahead, do_each
 from lancefs.storage import counting
+from lancefs.table.file_prefetch import open_together
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_readers import by_fragment, positions_of
 from lancefs.table.fragment_run import runs_with
-from lancefs.table.opening import open_together
 from lancefs.table.row_metadata import is_row_metadata
 
 if TYPE_CHECKING:

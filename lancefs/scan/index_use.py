@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.errors import CorruptFile
 from lancefs.forks import cached_property
+from lancefs.table.file_prefetch import opening_files
 from lancefs.table.open_version import OpenVersion
-from lancefs.table.opening import opening_files
 
 if TYPE_CHECKING:
     from lancefs.index.counting import Count

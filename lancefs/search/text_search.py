@@ -31,9 +31,9 @@ from lancefs.search.text_query import (
     with_columns,
 )
 from lancefs.search.text_sources import TextOpener
+from lancefs.table.file_prefetch import opening_files
 from lancefs.table.members import columns_and_members
 from lancefs.table.open_version import OpenVersion
-from lancefs.table.opening import opening_files
 
 SCORE = pa.field("_score", pa.float32())
 

@@ -17,8 +17,8 @@ from lancefs.search.best_rows import BestRows, Ranked
 from lancefs.search.exact import compare_all
 from lancefs.search.found_rows import FoundRows, WantedRows
 from lancefs.search.vector_query import VectorQuery
+from lancefs.table.file_prefetch import opening_files
 from lancefs.table.open_version import OpenVersion
-from lancefs.table.opening import opening_files
 from lancefs.table.row_metadata import ROW_ID
 
 if TYPE_CHECKING:

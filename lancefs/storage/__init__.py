@@ -14,7 +14,7 @@ from lancefs.storage.open_files import (
     identity_numbers,
     read_plain,
 )
-from lancefs.storage.reads import Reads, run, together, with_likely
+from lancefs.storage.reads import Reads, run, together, with_prefetch
 from lancefs.storage.shared_budget import SharedBudget
 from lancefs.storage.store import Store
 
@@ -46,5 +46,5 @@ __all__ = [
     "read_plain",
     "run",
     "together",
-    "with_likely",
+    "with_prefetch",
 ]

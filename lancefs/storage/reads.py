@@ -96,12 +96,12 @@ def together(steps: Sequence[Reads[T]]) -> Reads[list[T]]:
     return [results[position] for position in range(len(steps))]
 
 
-def with_likely(step: Reads[T], likely: Sequence[ByteRange]) -> Reads[T]:
-    """Have a computation ask for bytes in its first round that it is likely to need in a later one.
+def with_prefetch(step: Reads[T], ahead: Sequence[ByteRange]) -> Reads[T]:
+    """Have a computation prefetch bytes in its first round that it may need in a later one.
 
     Args:
         step: The computation.
-        likely: Byte ranges of its file, disjoint and ascending. What it needs of them later is not
+        ahead: Byte ranges of its file, disjoint and ascending. What it needs of them later is not
             asked for again.
 
     Returns:
@@ -112,8 +112,8 @@ def with_likely(step: Reads[T], likely: Sequence[ByteRange]) -> Reads[T]:
     except StopIteration as stop:
         result: T = stop.value
         return result
-    buffers = list((yield [*wanted, *likely]))
-    held = [(start, data) for (start, _), data in zip(likely, buffers[len(wanted) :], strict=True)]
+    buffers = list((yield [*wanted, *ahead]))
+    held = [(start, data) for (start, _), data in zip(ahead, buffers[len(wanted) :], strict=True)]
     del buffers[len(wanted) :]
     while True:
         try:
@@ -121,7 +121,7 @@ def with_likely(step: Reads[T], likely: Sequence[ByteRange]) -> Reads[T]:
         except StopIteration as stop:
             result = stop.value
             return result
-        missing = [gap for one in wanted for gap in gaps(one, likely)]
+        missing = [gap for one in wanted for gap in gaps(one, ahead)]
         data = (yield missing) if missing else ()
         blocks = sorted(
             [*held, *((start, own) for (start, _), own in zip(missing, data, strict=True))],

@@ -40,10 +40,10 @@ from lancefs.forks import cached_property
 from lancefs.table.change_keys import key_fields, pair_rows
 from lancefs.table.commits import CommitFile, commits_between
 from lancefs.table.correspondence import Correspondence, correspond
+from lancefs.table.file_prefetch import open_together
 from lancefs.table.fragments import Fragment
 from lancefs.table.manifest import made_anew
 from lancefs.table.open_version import OpenVersion
-from lancefs.table.opening import open_together
 from lancefs.table.row_metadata import CREATED_AT, ROW_ID
 from lancefs.table.row_values import unmatched
 from lancefs.table.timeline import Timeline, have_row_versions, is_same, signature

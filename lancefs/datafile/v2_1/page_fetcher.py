@@ -12,15 +12,15 @@ from lancefs.datafile.page_ranges import PageRanges, by_page, check_column_rows
 from lancefs.datafile.row_ranges import scaled
 from lancefs.datafile.v2_1.layouts.chunk_decoders import coded_chunks, decimal64_chunks
 from lancefs.datafile.v2_1.layouts.chunk_runs import ChunkRun, Request, request_whole
-from lancefs.datafile.v2_1.layouts.likely_places import likely_places, spare_bytes
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import Chunks, MiniBlock
 from lancefs.datafile.v2_1.layouts.miniblock_page import MiniBlockPage
 from lancefs.datafile.v2_1.layouts.page_layouts import layout_of, open_page
 from lancefs.datafile.v2_1.layouts.page_reader import PageReader, PageRows
+from lancefs.datafile.v2_1.layouts.prefetch_ranges import prefetch_ranges, spare_bytes
 from lancefs.datafile.v2_1.leaf_columns import FetchedLeaf, FetchedPage, LeafField
 from lancefs.datafile.v2_1.number_columns import is_coded
 from lancefs.errors import locating
-from lancefs.storage import Reads, together, with_likely
+from lancefs.storage import Reads, together, with_prefetch
 
 
 class PageFetcher:
@@ -165,7 +165,7 @@ class PageFetcher:
         Args:
             leaf: The leaf.
             pages: The pages, with the rows in each.
-            spare: See `likely_places`.
+            spare: See `prefetch_ranges`.
         """
         index = self._columns[leaf.field.id]
         with locating(self._container.file.url, leaf.place(index)):
@@ -192,8 +192,8 @@ class PageFetcher:
             if not spare or reader.unplaced is None:
                 return (yield from step)
             rows = self._container.column(column).pages[number].rows
-            likely = likely_places(reader.unplaced, rows, ranges, spare)
-            return (yield from with_likely(step, likely))
+            ahead = prefetch_ranges(reader.unplaced, rows, ranges, spare)
+            return (yield from with_prefetch(step, ahead))
 
     def _find_stored(self, leaf: LeafField) -> Field:
         """Return the field of a leaf as the file stores it."""

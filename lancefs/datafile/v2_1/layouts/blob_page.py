@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from lancefs.datafile.blocks import Array, Block, FixedWidth, RowRange, Struct
-from lancefs.datafile.v2_1.layouts.likely_places import Unplaced
 from lancefs.datafile.v2_1.layouts.page_reader import PageReader
+from lancefs.datafile.v2_1.layouts.prefetch_ranges import Unplaced
 from lancefs.datafile.v2_1.levels import DecodedPage, Layer, visible_levels
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.storage import Reads

@@ -24,7 +24,7 @@ from lancefs.datafile.kernels.items import ItemForm
 from lancefs.datafile.row_ranges import RowRanges, bounds_of, connected, count_rows
 from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.encodings.registry import Chunked
-from lancefs.datafile.v2_1.layouts.likely_places import Unplaced
+from lancefs.datafile.v2_1.layouts.prefetch_ranges import Unplaced
 from lancefs.datafile.v2_1.layouts.segments import fetch_segments
 from lancefs.datafile.v2_1.levels import DecodedPage, Level, parse_layers, visible_levels
 from lancefs.errors import CorruptFile, UnsupportedFeature

@@ -20,7 +20,7 @@ from lancefs.datafile.kernels import tally_parts
 from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.encodings.dictionary import PageDictionaries, look_up
 from lancefs.datafile.v2_1.encodings.registry import Chunked
-from lancefs.datafile.v2_1.layouts.likely_places import Unplaced
+from lancefs.datafile.v2_1.layouts.prefetch_ranges import Unplaced
 from lancefs.datafile.v2_1.levels import LEVEL_BYTES, Level, parse_layers, visible_levels
 from lancefs.errors import CorruptFile
 from lancefs.forks import cached_property

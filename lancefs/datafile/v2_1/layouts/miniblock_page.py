@@ -28,7 +28,6 @@ from lancefs.datafile.v2_1.layouts.chunk_runs import (
     decode,
     request_whole,
 )
-from lancefs.datafile.v2_1.layouts.likely_places import Unplaced
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import (
     Chunks,
     MiniBlock,
@@ -36,6 +35,7 @@ from lancefs.datafile.v2_1.layouts.miniblock_chunks import (
     check_rows,
     check_visible,
 )
+from lancefs.datafile.v2_1.layouts.prefetch_ranges import Unplaced
 from lancefs.datafile.v2_1.layouts.segments import fetch_segments
 from lancefs.datafile.v2_1.levels import DecodedPage, Level
 from lancefs.errors import CorruptFile

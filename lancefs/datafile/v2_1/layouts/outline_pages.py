@@ -21,10 +21,10 @@ from lancefs.datafile.row_ranges import as_ranges
 from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.encodings.fixed_size_list import items_are_valid
 from lancefs.datafile.v2_1.layouts.fullzip_page import FullZipPage
-from lancefs.datafile.v2_1.layouts.likely_places import Unplaced
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import Chunks
 from lancefs.datafile.v2_1.layouts.miniblock_page import MiniBlockPage
 from lancefs.datafile.v2_1.layouts.page_reader import PageReader, PageRows
+from lancefs.datafile.v2_1.layouts.prefetch_ranges import Unplaced
 from lancefs.datafile.v2_1.levels import DecodedPage, Unravelled
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes, Reads

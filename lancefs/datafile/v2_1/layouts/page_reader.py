@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from lancefs.datafile.blocks import Block, RowRange
-from lancefs.datafile.v2_1.layouts.likely_places import Unplaced
+from lancefs.datafile.v2_1.layouts.prefetch_ranges import Unplaced
 from lancefs.datafile.v2_1.levels import Unravelled
 from lancefs.storage import Reads
 

@@ -24,7 +24,7 @@ from lancefs.datafile.buffers import reserve
 from lancefs.datafile.container import Page
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.encodings import registry
-from lancefs.datafile.v2_1.layouts.likely_places import Unplaced
+from lancefs.datafile.v2_1.layouts.prefetch_ranges import Unplaced
 from lancefs.datafile.v2_1.layouts.sparse_values import SlotValues
 from lancefs.datafile.v2_1.levels import Unravelled
 from lancefs.errors import CorruptFile, UnsupportedFeature

@@ -29,9 +29,9 @@ from lancefs.datafile.container import Page
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.layouts.fullzip_page import ROW_VARIATION, FullZipPage
-from lancefs.datafile.v2_1.layouts.likely_places import Unplaced
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import CHUNK_VARIATION, LARGE_CHUNK, MiniBlock
 from lancefs.datafile.v2_1.layouts.miniblock_page import MiniBlockPage
+from lancefs.datafile.v2_1.layouts.prefetch_ranges import Unplaced
 from lancefs.errors import CorruptFile
 from lancefs.proto import encodings_v2_1_pb2 as pb21
 from lancefs.proto.encodings_v2_3_pb2 import ChunkedValues, IndexedValues, ZippedValues

@@ -16,11 +16,11 @@ from lancefs.datafile.blocks import Block, RowRange
 from lancefs.datafile.outlines import zeros
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.layouts.fullzip_page import FullZipPage
-from lancefs.datafile.v2_1.layouts.likely_places import Unplaced
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import Chunks, check_rows
 from lancefs.datafile.v2_1.layouts.miniblock_page import MiniBlockPage
 from lancefs.datafile.v2_1.layouts.outline_pages import outlined
 from lancefs.datafile.v2_1.layouts.page_reader import PageReader, PageRows
+from lancefs.datafile.v2_1.layouts.prefetch_ranges import Unplaced
 from lancefs.datafile.v2_1.levels import Layer, Unravelled
 from lancefs.datafile.validity import VALIDITY
 from lancefs.storage import Reads

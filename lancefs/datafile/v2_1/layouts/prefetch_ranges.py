@@ -1,4 +1,4 @@
-"""Where the values of rows are likely to lie in a page, before its index tells where they do.
+"""Byte ranges to prefetch with the index of a remote page: an estimate of where rows lie.
 
 Behind a network, the index of a page (its chunk table, or the starts of its rows) is one round of
 requests, and the values that it leads to are another one. If all values were of like size, rows
@@ -43,10 +43,10 @@ def spare_bytes(pages: int) -> int:
     return _MOST // max(pages, 1)
 
 
-def likely_places(
+def prefetch_ranges(
     unplaced: Unplaced, rows: int, wanted: Sequence[RowRange], spare: int
 ) -> list[ByteRange]:
-    """Return where rows of a page are likely to lie; nothing where that is not worth a guess.
+    """Return the estimated ranges of rows of a page; none where prefetching them does not pay.
 
     Args:
         unplaced: The values of the page.
@@ -65,7 +65,7 @@ def likely_places(
     begins, ends = bounds[np.append(0, breaks), 0], bounds[np.append(breaks, len(bounds)) - 1, 1]
     spare = min(spare // (2 * len(begins)), _MOST_OF_ONE)
     if spare < piece and wanted[-1][0]:
-        return []  # the first rows have their place: few bytes are read besides
+        return []  # where the first rows lie is known
     # In the middle, the sum of sizes that vary by chance is off by no more in 95 of 100 pages.
     drift = int(unplaced.variation * piece * sqrt(pieces))
     margin = min(piece + drift, spare if spare >= piece else 2 * piece)

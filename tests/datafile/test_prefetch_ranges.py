@@ -13,7 +13,7 @@ from comparison import assert_same_table
 from store_doubles import ChainFileSystem
 
 import lancefs
-from lancefs.datafile.v2_1.layouts.likely_places import Unplaced, likely_places, spare_bytes
+from lancefs.datafile.v2_1.layouts.prefetch_ranges import Unplaced, prefetch_ranges, spare_bytes
 from lancefs.lance_dataset import LanceDataset
 
 ROWS = 60_000
@@ -94,8 +94,8 @@ def test_long_texts_mostly_come_with_the_places_of_their_rows(tmp_path: Path) ->
 def test_rows_of_many_columns_are_not_guessed() -> None:
     """Around each of a thousand columns, more would be read than a round is worth."""
     page = Unplaced((0, 1_000_000), 250, 0.25)
-    assert likely_places(page, 10_000, [(5000, 5001)], spare_bytes(10))
-    assert not likely_places(page, 10_000, [(5000, 5001)], spare_bytes(1000))
+    assert prefetch_ranges(page, 10_000, [(5000, 5001)], spare_bytes(10))
+    assert not prefetch_ranges(page, 10_000, [(5000, 5001)], spare_bytes(1000))
 
 
 def test_the_first_rows_of_many_columns_come_with_their_chunk_tables(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_what_is_guessed_is_bounded(pages: int, ranges: int) -> None:
     """It is a megabyte for all pages, beside the rows and what lies between near ones."""
     page = Unplaced((1000, 50_001_000), 25_000, 0.5)
     wanted = [(row, row + 10) for row in range(500, 1_000_000, 1_000_000 // ranges)]
-    places = likely_places(page, 1_000_000, wanted, spare_bytes(pages))
+    places = prefetch_ranges(page, 1_000_000, wanted, spare_bytes(pages))
     if ranges == 10_000:
         assert len(places) == 1
     else:
