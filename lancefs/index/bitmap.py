@@ -24,7 +24,7 @@ from lancefs.storage.budget_cache import BudgetCache
 
 FILES = ("bitmap_page_lookup.lance",)
 
-# Memory of what is kept of the numbers of rows of values, and of those of one value, about.
+# Memory of the cache of row counts, and of the counts of one value, about.
 _TALLIES_BYTES = 4 * 1024 * 1024
 _TALLY_BYTES = 256
 # Memory of the open file, about.

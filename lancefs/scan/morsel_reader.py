@@ -42,7 +42,7 @@ from lancefs.table.stored_dictionaries import fields_with_dictionaries, zipped_f
 
 if TYPE_CHECKING:
     from lancefs.scan.conditions import Condition
-    from lancefs.scan.value_ranges import Seen
+    from lancefs.scan.value_ranges import RangeRecorder
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class MorselReader:
     Attributes:
         request: What the scan is to read.
         mapped: Gives mapped bytes of files back after morsels.
-        ranged_fields: The columns of the filter whose ranges of values are kept in mind.
+        ranged_fields: The columns of the filter whose value ranges are recorded.
     """
 
     request: ScanRequest
@@ -214,12 +214,12 @@ class MorselReader:
             assert mask is not None
             return {}, mask, 0
         fields = self._fields_of_candidates(morsel, count_rows(ranges))
-        is_noted = bool(self.ranged_fields) and not (is_sparse or morsel.is_picked)
-        seen = self._seen(morsel) if is_noted else None
+        is_recorded = bool(self.ranged_fields) and not (is_sparse or morsel.is_picked)
+        recorder = self._range_recorder(morsel) if is_recorded else None
         forms = self._filter_forms(morsel).with_dictionaries(by_item)
         columns = read_columns(request, morsel.fragment, fields, ranges, forms)
-        if seen is not None:
-            seen.keep(columns)
+        if recorder is not None:
+            recorder.record(columns)
         rows, size = count_rows(ranges), decoded_bytes(columns) // 2
         if (
             mask is not None
@@ -243,11 +243,11 @@ class MorselReader:
         returned = self._only_returned(columns)
         return returned if passed.all() else mask_columns(returned, passed), mask, size
 
-    def _seen(self, morsel: Morsel) -> Seen:
-        """Return what keeps the ranges of the values of a morsel that is about to be read."""
-        from lancefs.scan.value_ranges import Seen
+    def _range_recorder(self, morsel: Morsel) -> RangeRecorder:
+        """Return what records the value ranges of a morsel that is about to be read."""
+        from lancefs.scan.value_ranges import RangeRecorder
 
-        return Seen(morsel.fragment, self.ranged_fields, morsel.start, morsel.end)
+        return RangeRecorder(morsel.fragment, self.ranged_fields, morsel.start, morsel.end)
 
     def _check_candidates(
         self, morsel: Morsel, columns: Mapping[int, pa.Array], passed: Mask

@@ -174,7 +174,7 @@ _BY_COLUMNS: dict[tuple[int, bool], tuple[Sequence[Field], _Filters]] = {}
 
 
 def _filters_of(version: OpenVersion) -> _Filters:
-    """Return what is kept for the columns of a version, which is theirs when it is opened again."""
+    """Return the cached filters for the columns of a version, also when it is opened again."""
     key = id(version.fields), version.is_fresh
     known = _BY_COLUMNS.get(key)
     if known is None:

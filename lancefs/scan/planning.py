@@ -98,7 +98,7 @@ class ScanPlan:
 
     @cached_property
     def ranged_fields(self) -> tuple[Field, ...]:
-        """The columns of the filter whose ranges of values are kept in mind."""
+        """The columns of the filter whose value ranges are recorded."""
         fields = tuple(
             field
             for field in self._request.filter_fields
@@ -253,7 +253,7 @@ class ScanPlan:
 
     @cached_property
     def _intervals(self) -> Mapping[str, ValueInterval]:
-        """The intervals that the filter sets to columns whose ranges of values are kept in mind."""
+        """The intervals that the filter sets to columns whose value ranges are recorded."""
         request = self._request
         if request.filter is None:
             return {}

@@ -184,14 +184,14 @@ def find_passing(
     return _rest(spans, fragment.physical_rows)
 
 
-class Seen:
-    """Keeps the ranges of what one read of columns decodes.
+class RangeRecorder:
+    """Records the value ranges of the columns that one read decodes.
 
     It is made before the read, so that the bytes are known to be the same before and after it.
 
     Args:
         fragment: The fragment, or the run of fragments.
-        fields: The columns that are kept in mind, of types with ranges.
+        fields: The columns, of types with ranges.
         start: The first row that is read.
         end: The row after the last one.
     """
@@ -207,8 +207,8 @@ class Seen:
             if files is not None:
                 self._wanted.append((field, files))
 
-    def keep(self, columns: Mapping[int, pa.Array]) -> None:
-        """Keep the ranges of columns that were read, by field id."""
+    def record(self, columns: Mapping[int, pa.Array]) -> None:
+        """Record the value ranges of columns that were read, by field id."""
         for field, files in self._wanted:
             array = columns[field.id]
             if not _is_ranged(array):
@@ -219,7 +219,7 @@ class Seen:
             ):
                 length = end - start
                 if file is not None and identity is not None and file.identity() == identity:
-                    _keep(file.place, identity, field, array.slice(done, length), each)
+                    _record(file.place, identity, field, array.slice(done, length), each)
                 done += length
 
 
@@ -291,10 +291,10 @@ def _is_ranged(array: pa.Array) -> bool:
     return is_text(items.type) and not items.null_count and len(items) <= _MAX_ITEMS
 
 
-def _keep(
+def _record(
     place: Hashable, identity: Hashable, field: Field, array: pa.Array, bounds: _Bounds
 ) -> None:
-    """Keep the ranges of consecutive rows of a column of a file."""
+    """Record the value ranges of consecutive rows of a column of a file."""
     data_type = field.to_arrow().type
     key = place, field.id
     known = _known.zones.peek(key)

@@ -167,7 +167,7 @@ class OpenVectors:
             for number in partitions:
                 asked.setdefault(number, []).append(one)
         for some, numbers, distances in self.partitions.compare(queries, asked):
-            if self.allowed is not None:  # of few rows it is found out whether they are
+            if self.allowed is not None:  # only near rows are looked up in it
                 near = np.flatnonzero((distances <= best.worst(some)[:, None]).any(axis=0))
                 near = near[self._are_allowed(numbers[near], self.allowed)]
                 numbers, distances = numbers[near], distances[:, near]

@@ -20,7 +20,7 @@ class Guard:
     Args:
         app: The other one.
         token: What clients must show; None for no token.
-        most: Requests that may be under way; more are refused, and told to come again.
+        most: Requests that may be under way; more are refused with 503 and `Retry-After`.
     """
 
     def __init__(self, app: ASGIApp, token: str | None, most: int) -> None:

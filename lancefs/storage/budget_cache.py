@@ -16,7 +16,7 @@ V = TypeVar("V")
 
 
 class _Interrupted(Exception):
-    """The thread that made a value was told to end."""
+    """The thread that made a value was interrupted."""
 
 
 class BudgetCache(Generic[K, V]):

@@ -31,7 +31,7 @@ TAIL = 64 * 1024
 SMALL = 1024 * 1024
 # Bytes of footers, manifests and deletion vectors of remote files that a process caches.
 CACHE_BUDGET = 64 * 1024 * 1024
-# Memory of an entry of the cache besides its bytes, about.
+# Memory of a cache entry without its bytes, about.
 _ENTRY_BYTES = 500
 
 # Key: id of the filesystem, path, size, stamp, part of the file. Filesystems that fsspec considers

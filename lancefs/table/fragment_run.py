@@ -229,7 +229,7 @@ def _read_file(
         small: What was read of the files by few calls of kernels; None if that was not tried.
     """
     small = _read_small(number, parts, fields) if small is None else small
-    # Members of a struct are fields of one id: what is left is told by its position.
+    # Members of a struct are fields of one id: what is left is identified by position.
     others = [field for field in fields if field.id not in small.arrays]
     arrays: Iterable[pa.Array] = ()
     if others:

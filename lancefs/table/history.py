@@ -151,7 +151,7 @@ def _column(values: Sequence[Any], data_type: pa.DataType) -> pa.Array:
 
 @dataclass(slots=True)
 class _Sums:
-    """Sums over the fragments of a version, updated by the few that the next version changes."""
+    """Sums over the fragments of a version, updated by those that the next version changes."""
 
     fragments: int = 0
     rows: int = 0

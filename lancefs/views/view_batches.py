@@ -80,21 +80,21 @@ class Batch:
         """
         return all_valid(self.fragment, fields, [(self.start, self.end)])
 
-    def kept(self) -> Mask:
+    def live_mask(self) -> Mask:
         """Return for each row, deleted ones included, whether it is live.
 
         Raises:
             LanceError: A deletion file cannot be read, or contradicts the manifest.
         """
-        kept = np.ones(self.end - self.start, np.bool_)
-        if self.rows < len(kept):
-            kept[self.deleted()] = False
-        if np.count_nonzero(kept) != self.rows:
+        live = np.ones(self.end - self.start, np.bool_)
+        if self.rows < len(live):
+            live[self.deleted()] = False
+        if np.count_nonzero(live) != self.rows:
             raise CorruptFile(
-                f"fragment {self.fragment.fragment.id}: {np.count_nonzero(kept)} rows from row "
+                f"fragment {self.fragment.fragment.id}: {np.count_nonzero(live)} rows from row "
                 f"{self.start} on are not deleted; the manifest says {self.rows}"
             )
-        return kept
+        return live
 
 
 def joins(group: Sequence[Batch], batch: Batch, columns: int) -> bool:
@@ -140,7 +140,7 @@ def read_joined(batches: Sequence[Batch], fields: Sequence[Field]) -> list[pa.Ar
     arrays = [present(array, field) for array, field in zip(read, fields, strict=True)]
     if all(batch.rows == batch.end - batch.start for batch in batches):
         return arrays
-    return filtered(arrays, np.concatenate([batch.kept() for batch in batches]))
+    return filtered(arrays, np.concatenate([batch.live_mask() for batch in batches]))
 
 
 def read_together(batches: Sequence[Batch], fields: Sequence[Field]) -> list[list[pa.Array]]:
@@ -175,7 +175,7 @@ def _read_rows(batch: Batch, fields: Sequence[Field], start: int, end: int) -> l
     arrays = [present(array, field) for array, field in zip(read, fields, strict=True)]
     if batch.rows == batch.end - batch.start:
         return arrays
-    return filtered(arrays, batch.kept()[start:end])
+    return filtered(arrays, batch.live_mask()[start:end])
 
 
 def split(arrays: Sequence[pa.Array], rows: Sequence[int]) -> list[list[pa.Array]]:
@@ -256,7 +256,7 @@ class Batches(Sequence[Batch]):
         rows: For each batch the number of its live rows.
 
     Raises:
-        LanceError: What is deleted could not be found out.
+        LanceError: A deletion file cannot be read.
         MemoryLimitExceeded: The rows are more than a view can be laid out for.
     """
 
@@ -299,7 +299,7 @@ class Batches(Sequence[Batch]):
         kept[run.deleted] = False
         counts = np.add.reduceat(kept, run.first_rows[:-1], dtype=np.int64)
         for at in np.flatnonzero(counts != live).tolist():
-            self[indices[at]].kept()  # raises the error
+            self[indices[at]].live_mask()  # raises the error
         return filtered(arrays, kept)
 
     def plain_run(self, indices: Sequence[int]) -> FragmentRun | None:

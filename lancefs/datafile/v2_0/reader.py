@@ -152,7 +152,7 @@ class ArrayReader(PointReader):
         return found.arrays
 
     def _plan_flat(self, fields: Sequence[Field]) -> Reads[FlatColumns | None]:
-        """Find out which of some fields are flat, which is kept in mind."""
+        """Return which of some fields are flat; cached."""
         own = [
             (number, leaf)
             for number, field in enumerate(fields)
@@ -194,7 +194,7 @@ class ArrayReader(PointReader):
         return arrays, None
 
     def _plan_few(self, fields: Sequence[Field]) -> Reads[_FewRows]:
-        """Plan how a few rows of fields are read, which is kept in mind."""
+        """Return a plan to read a few rows of fields; cached."""
         of_fields = [
             [leaf for leaf in leaves_below(field) if leaf.field.id in self.columns]
             for field in fields

@@ -39,7 +39,7 @@ class CachedMetadata:
 
     @property
     def cached_bytes(self) -> int:
-        """Bytes of what is kept of pages, beside the metadata of columns."""
+        """Bytes of cached parts of pages, without the metadata of columns."""
         plans = [
             plan for _, plan in list(self.plans.values()) if plan is not None and plan.dictionaries
         ]
@@ -75,7 +75,7 @@ class PointReader(FieldReader):
 
     @property
     def cached_bytes(self) -> int:
-        """Bytes of what is kept of pages, beside the metadata of columns."""
+        """Bytes of cached parts of pages, without the metadata of columns."""
         return self._cached_metadata.cached_bytes
 
     @property

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 _PlannedLeaf: TypeAlias = tuple[LeafField, LeafPlan]
 # Bytes of the chunk tables of all groups of plain columns, about.
 _MAX_TABLES = 8 * 1024 * 1024
-_MAX_ASKED = 4  # groups of fields that are kept in mind
+_MAX_ASKED = 4  # groups of fields that are cached
 
 
 class _PointPlan(NamedTuple):
@@ -363,7 +363,7 @@ class StructuralReader(PointReader):
         ]
 
     def _plain_columns(self, fields: Sequence[Field]) -> Reads[PlainColumns | None]:
-        """Return which of some fields are plain, which is kept in mind; None where none is."""
+        """Return the plain ones of some fields, cached; None where none is."""
         cached = self._cached_metadata.plain.find(fields)
         if cached is not None:
             return cached[1]

@@ -283,7 +283,7 @@ class BlockPostings:
 
     @property
     def cost(self) -> int:
-        """Memory in bytes, about: what is kept is that of the reader."""
+        """Memory in bytes: none, since the reader caches what is read."""
         return 0
 
     def read(self, numbers: Sequence[int]) -> list[Postings]:
