@@ -215,7 +215,15 @@ def _bits(buffer: pa.Buffer | Bytes, array: pa.Array) -> Mask:
 
 
 def stored_values(array: pa.Array, dtype: npt.DTypeLike) -> Array:
-    """Return the values of a fixed-width array as they lie in memory, those of nulls included."""
+    """Return the values of a fixed-width array as they lie in memory, those of nulls included.
+
+    Args:
+        array: The array.
+        dtype: The NumPy type of its values.
+
+    Returns:
+        A view of the memory, of the same length.
+    """
     if not len(array):  # an empty array may have no buffer
         return np.empty(0, dtype)
     first, last = array.offset, array.offset + len(array)
@@ -430,6 +438,10 @@ def dictionary_items(block: Block, data_type: pa.DataType) -> pa.Array:
 
 def as_text(array: pa.Array, data_type: pa.DataType) -> pa.Array:
     """Return values of a type as they are, or byte strings as text of the type.
+
+    Args:
+        array: Values of the type, or byte strings.
+        data_type: A type of strings.
 
     Raises:
         CorruptFile: Byte strings are not UTF-8.

@@ -108,6 +108,10 @@ def _range_by_page(
 def join_arrays(arrays: Sequence[pa.Array], data_type: pa.DataType) -> pa.Array:
     """Join the arrays of pages; a single array is not copied, no arrays make an empty one.
 
+    Args:
+        arrays: The arrays, all of the type.
+        data_type: The type of the result.
+
     Raises:
         ArrayTooLarge: The values have more bytes than an array of this type can have.
     """

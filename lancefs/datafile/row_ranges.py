@@ -56,7 +56,15 @@ class RowRanges(Sequence[RowRange]):
 def is_among(
     numbers: npt.NDArray[np.integer[Any]], ascending: npt.NDArray[np.integer[Any]]
 ) -> Mask:
-    """Return a mask of the numbers, such as offsets or ids of rows, that ascending ones hold."""
+    """Tell which numbers are among others, such as offsets or ids of rows.
+
+    Args:
+        numbers: The numbers, in any order.
+        ascending: The others, ascending.
+
+    Returns:
+        One boolean a number.
+    """
     if not len(ascending):
         return np.zeros(len(numbers), np.bool_)
     at = np.minimum(ascending.searchsorted(numbers), len(ascending) - 1)
@@ -72,7 +80,12 @@ def bounds_of(ranges: Sequence[RowRange]) -> Ints:
 
 
 def between(starts: Ints, ends: Ints) -> RowRanges:
-    """Return ranges with the given first rows, and rows after the last."""
+    """Return ranges of rows by their ends.
+
+    Args:
+        starts: The first row of each range.
+        ends: The row after the last one of each.
+    """
     bounds = np.empty((len(starts), 2), np.int64)  # in a third of the time of `np.stack`
     bounds[:, 0], bounds[:, 1] = starts, ends
     return RowRanges(bounds)

@@ -87,7 +87,12 @@ class ZoneRanges(NamedTuple):
         return _COLUMN_BYTES + self.seen.nbytes + self.low.nbytes + self.high.nbytes + items
 
     def holds(self, start: int, end: int) -> bool:
-        """Tell whether all rows from `start` to before `end` were seen."""
+        """Tell whether all rows of a range were seen.
+
+        Args:
+            start: The first row.
+            end: The row after the last one.
+        """
         first, last = start // ZONE_ROWS, -(-end // ZONE_ROWS)
         if last > len(self.seen):
             return False
@@ -146,7 +151,11 @@ def has_range(data_type: pa.DataType) -> bool:
 
 
 def zones_of(file: File, field: Field) -> ZoneRanges | None:
-    """Return the ranges that are known of a column of a file; None where none are.
+    """Return the recorded ranges of a column of a file; None where there are none.
+
+    Args:
+        file: The data file.
+        field: The column.
 
     The bytes of the file may have changed since: `ZoneRanges.identity` tells which were seen.
     """
@@ -279,7 +288,12 @@ def _find_unseen(
 
 
 def file_of(reader: FragmentReader, field: Field) -> File | None:
-    """Return the data file that holds a column of a fragment as it is read; None for none."""
+    """Return the data file whose values a column of a fragment has; None for none.
+
+    Args:
+        reader: The reader of the fragment.
+        field: The column; row metadata and nested columns have no such file.
+    """
     return None if is_row_metadata(field) or field.children else reader.file_of(field)
 
 

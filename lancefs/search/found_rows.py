@@ -167,7 +167,12 @@ class FoundRows:
     def scanner_of(
         self, columns: Sequence[str], fragments: Sequence[int] | None = None
     ) -> LanceScanner:
-        """Return what reads columns of the rows that may be found."""
+        """Return a scanner of the rows that may be found.
+
+        Args:
+            columns: Names of the columns.
+            fragments: Ids of the fragments to read; None for all.
+        """
         return self.scanner(columns, self._rows.filters_before, fragments)
 
     def scanner(
@@ -176,7 +181,13 @@ class FoundRows:
         filters: Sequence[Filter],
         fragments: Sequence[int] | None = None,
     ) -> LanceScanner:
-        """Return what reads columns of the rows that pass filters."""
+        """Return a scanner of the rows that pass filters.
+
+        Args:
+            columns: As `LanceDataset.scanner` takes them.
+            filters: All of them must be true.
+            fragments: Ids of the fragments to read; None for all.
+        """
         return LanceScanner(
             self._version,
             self._rows.shown,

@@ -336,12 +336,23 @@ class TextOpener:
 def do_each(
     indices: TextIndices | None, do: Callable[[_Item], _Result], items: Sequence[_Item]
 ) -> list[_Result]:
-    """Do the same work on several sources, or their parts; see `ColumnIndices.do_each`."""
+    """Do the same work on several sources, or their parts; see `ColumnIndices.do_each`.
+
+    Args:
+        indices: The full-text indices; None where there are none.
+        do: The work.
+        items: The sources, or parts.
+    """
     return [do(item) for item in items] if indices is None else indices.do_each(do, items)
 
 
 def broken(source: TextSource, error: LanceError) -> Exception:
-    """Return an error about a source: of its segment, if it has one."""
+    """Return an error about a source: of its segment, if it has one.
+
+    Args:
+        source: The source.
+        error: What happened.
+    """
     return error if source.segment is None else BrokenSegment(source.segment, error)
 
 

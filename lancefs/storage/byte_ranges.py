@@ -25,6 +25,10 @@ class SparseRanges(list[ByteRange]):
 def coalesce(ranges: Iterable[ByteRange], gap: int) -> list[ByteRange]:
     """Merge ranges that overlap or lie at most `gap` bytes apart.
 
+    Args:
+        ranges: Byte ranges, in any order.
+        gap: Bytes between ranges that are read, rather than asked for apart.
+
     Returns:
         Disjoint ranges in ascending order, without empty ranges.
     """

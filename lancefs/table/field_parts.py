@@ -32,6 +32,10 @@ PrunedArray: TypeAlias = tuple[Field, pa.Array]
 def locate_fields(fields: Sequence[Field], fragment: Fragment) -> list[tuple[int, int, Field]]:
     """Find the data files of a fragment that hold fields, or parts of them.
 
+    Args:
+        fields: Columns of the table, or parts or outlines of columns.
+        fragment: The fragment.
+
     Returns:
         (position among the fields, position among the files, field pruned to the parts that the
         file holds), by field and file.
@@ -57,6 +61,12 @@ def _field_ids(data_file: DataFile) -> Mapping[int, int] | frozenset[int]:
 
 def check_rows(array: pa.Array, rows: int, field: Field, fragment: Fragment) -> pa.Array:
     """Return the values of a field of a fragment.
+
+    Args:
+        array: The values.
+        rows: Number of rows that were read.
+        field: The field.
+        fragment: The fragment.
 
     Raises:
         CorruptFile: They are not as many as the rows that were read.

@@ -387,7 +387,12 @@ class FragmentReader:
 
 
 def columns_in_groups(fields: Sequence[Field], most: int) -> list[Sequence[Field]]:
-    """Cut columns into groups of about as many columns each, but no more than `most`."""
+    """Cut columns into groups of about the same number of columns.
+
+    Args:
+        fields: The columns.
+        most: Columns of a group at most.
+    """
     groups = -(-len(fields) // most)
     length = -(-len(fields) // groups)
     return [fields[start : start + length] for start in range(0, len(fields), length)]

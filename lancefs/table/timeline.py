@@ -25,7 +25,12 @@ Signature = tuple[tuple[tuple[object, ...] | None, ...], tuple[DataOverlay, ...]
 
 
 def is_same(old: Fragment, new: Fragment) -> bool:
-    """Return whether fragments with the same id hold the same rows: early releases reused ids."""
+    """Return whether fragments with the same id hold the same rows: early releases reused ids.
+
+    Args:
+        old: The fragment in one version.
+        new: The fragment in a later one.
+    """
     if old.physical_rows != new.physical_rows:
         return False
     return not {_file(file) for file in old.files}.isdisjoint(_file(file) for file in new.files)
@@ -35,6 +40,10 @@ def signature(fragment: Fragment, field_ids: Sequence[int]) -> Signature:
     """Return where the values of fields are stored, without deletions.
 
     A fragment has the same values in two versions if its signatures are equal.
+
+    Args:
+        fragment: The fragment.
+        field_ids: Ids of the fields.
     """
     holders, ids = fragment.holders(), set(field_ids)
     places = []

@@ -101,18 +101,40 @@ def in_order(parts: Sequence[VersionRows]) -> VersionRows:
 
 
 def rows_at(position: int, offsets: Ints, commit: int = 0) -> VersionRows:
-    """Return rows of one fragment."""
+    """Return rows of one fragment.
+
+    Args:
+        position: Position of the fragment in scan order.
+        offsets: Offsets of the rows in its data files.
+        commit: The version that inserted, updated or deleted the rows; 0 if not known.
+    """
     return VersionRows(np.full(len(offsets), position), offsets, np.full(len(offsets), commit))
 
 
 def live_rows(version: OpenVersion, position: int) -> VersionRows:
-    """Return the live rows of a fragment."""
+    """Return the live rows of a fragment.
+
+    Args:
+        version: The version.
+        position: Position of the fragment in scan order.
+
+    Raises:
+        LanceError: A file is missing or damaged, or has what this release does not read.
+    """
     reader = version.readers[position]
     return rows_at(position, reader.live_offsets())
 
 
 def ids_of(version: OpenVersion, rows: VersionRows) -> UInts:
-    """Return the row ids of rows."""
+    """Return the row ids of rows.
+
+    Args:
+        version: The version.
+        rows: The rows, in any order.
+
+    Raises:
+        LanceError: A file is missing or damaged, or has what this release does not read.
+    """
     order = rows.order()
     ordered = rows.reordered(order)
     ids = np.empty(len(rows), np.uint64)
@@ -206,7 +228,16 @@ class NumberPlaces(NamedTuple):
 
 
 def versions_of(version: OpenVersion, rows: VersionRows, which: Field = LAST_UPDATED_AT) -> Ints:
-    """Return the versions that created or last updated rows; 0 where they are not recorded."""
+    """Return the versions that created or last updated rows; 0 where they are not recorded.
+
+    Args:
+        version: The version.
+        rows: The rows, in any order.
+        which: The row metadata to read: of creations or updates.
+
+    Raises:
+        LanceError: A file is missing or damaged, or has what this release does not read.
+    """
     versions = np.zeros(len(rows), np.int64)
     for position, part in rows.groups():
         sequence = version.row_metadata.versions(which, version.readers[position])
@@ -218,7 +249,16 @@ def versions_of(version: OpenVersion, rows: VersionRows, which: Field = LAST_UPD
 def read_rows(
     version: OpenVersion, fields: Sequence[Field], rows: VersionRows
 ) -> list[pa.ChunkedArray]:
-    """Read columns of rows, in the types that readers see."""
+    """Read columns of rows, in the types that readers see.
+
+    Args:
+        version: The version.
+        fields: The columns.
+        rows: The rows, in any order.
+
+    Raises:
+        LanceError: A file is missing or damaged, or has what this release does not read.
+    """
     order = rows.order()
 
     def read(part: tuple[FragmentReader, Ints]) -> list[pa.Array]:
@@ -239,7 +279,16 @@ def read_rows(
 def encoded_rows(
     version: OpenVersion, fields: Sequence[Field], rows: VersionRows
 ) -> pa.LargeBinaryArray:
-    """Return each row's values of some columns as one binary value, for comparison."""
+    """Return each row's values of some columns as one binary value, for comparison.
+
+    Args:
+        version: The version.
+        fields: The columns.
+        rows: The rows, in any order.
+
+    Raises:
+        LanceError: A file is missing or damaged, or has what this release does not read.
+    """
     order = rows.order()
 
     def encode(part: tuple[FragmentReader, Ints]) -> pa.LargeBinaryArray:

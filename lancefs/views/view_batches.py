@@ -144,12 +144,24 @@ def read_joined(batches: Sequence[Batch], fields: Sequence[Field]) -> list[pa.Ar
 
 
 def read_together(batches: Sequence[Batch], fields: Sequence[Field]) -> list[list[pa.Array]]:
-    """Decode columns of several batches as `read_joined` does; return the columns of each batch."""
+    """Decode columns of several batches as `read_joined` does; return the columns of each batch.
+
+    Args:
+        batches: The batches.
+        fields: The columns, or outlines of them.
+
+    Raises:
+        LanceError: A file is missing or damaged, or has what this release does not read.
+    """
     return split(read_joined(batches, fields), [batch.rows for batch in batches])
 
 
 def read_in_parts(batch: Batch, fields: Sequence[Field]) -> list[list[pa.Array]]:
     """Decode columns of a batch in as few parts of rows as arrays can hold, mostly one.
+
+    Args:
+        batch: The batch.
+        fields: The columns.
 
     Raises:
         ArrayTooLarge: The values of a single row do not fit.

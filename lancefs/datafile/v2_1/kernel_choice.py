@@ -68,7 +68,12 @@ def most_nested_rows(ranges: Sequence[RowRange]) -> int:
 
 
 def are_contiguous(leaves: int, ranges: Sequence[RowRange]) -> bool:
-    """Whether contiguous rows of so many leaves are quicker read by a point read."""
+    """Whether contiguous rows of several leaves are read faster by a point read.
+
+    Args:
+        leaves: Number of leaves.
+        ranges: Ranges of rows.
+    """
     return leaves >= _MIN_LEAVES and len(ranges) == 1 and 0 < count_rows(ranges) <= _MAX_CONTIGUOUS
 
 

@@ -55,6 +55,10 @@ class PageFetcher:
     ) -> Iterator[Sequence[PageRanges]]:
         """Yield the pages of each leaf that hold the rows, with the rows in each page.
 
+        Args:
+            leaves: The leaves.
+            ranges: Ranges of rows of the file, ascending and disjoint.
+
         Raises:
             CorruptFile: A column has another number of rows than the file should have.
         """

@@ -323,7 +323,15 @@ class StructuralReader(PointReader):
     def mapped_fields(
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
     ) -> Reads[Sequence[Field]]:
-        """Return those of some fields whose rows are looked at where the local file is mapped."""
+        """Return the fields that are read from mapped bytes, not from copies of them.
+
+        Args:
+            fields: The fields to read.
+            ranges: Ranges of rows, ascending and disjoint.
+
+        Raises:
+            LanceError: The metadata of a column cannot be read.
+        """
         if not are_contiguous(len(fields), ranges):
             return fields
         plain = yield from self._plain_columns(fields)
