@@ -37,7 +37,7 @@ def read_columns(
     ranges: Sequence[RowRange],
     forms: OutputForms,
 ) -> dict[int, pa.Array]:
-    """Decode columns; mapped bytes of files are given back between them where the request says so.
+    """Decode columns; between groups of them, mapped bytes are released if the request says so.
 
     Args:
         request: What the scan is to read.
@@ -113,7 +113,7 @@ def _groups(
 def columns_at_once(
     request: ScanRequest, fragment: FragmentReader | FragmentRun, fields: Sequence[Field]
 ) -> int:
-    """Return how many columns of masked rows are decoded before others are.
+    """Return how many columns are decoded, for all rows, before the selected rows are copied.
 
     Args:
         request: What the scan is to read.
@@ -158,7 +158,7 @@ def mask_columns(columns: dict[int, pa.Array], mask: Mask) -> dict[int, pa.Array
 def validity_fields(
     reader: FragmentReader | FragmentRun, fields: Sequence[Field], ids: Set[int]
 ) -> Sequence[Field]:
-    """Return the fields to read in place of columns, of some of which only the validity is wanted.
+    """Return the fields to read for columns, with validity in place of values where that is wanted.
 
     Values are read nevertheless from small fragments, whose files few kernel calls decode together,
     and from overlays, which replace parts of values.
@@ -179,7 +179,7 @@ def decimal64_fields(
     ranges: Sequence[RowRange],
     ids: Set[int],
 ) -> Sequence[Field]:
-    """Return the fields to read in place of columns, of which some are wanted in 64 bits.
+    """Return the fields to read for columns, some of which are wanted in 64 bits.
 
     Few rows, small fragments, overlays and data files before 2.1 are read in 128 bits;
     `as_decimal64` converts them.

@@ -185,7 +185,7 @@ class Scan:
         first = request.fragments[0]
         if self._is_remote or first.physical_rows <= request.batch_rows:
             return 0
-        # Nobody waits for the first rows: they are as many as are decoded in no time.
+        # The consumer takes all rows at once: the first morsel has those that decode in a moment.
         fields = [one for one in request.all_fields() if not is_row_metadata(one)]
         try:
             sizes = first.row_sizes(fields)
@@ -339,7 +339,7 @@ class Scan:
         return chain.from_iterable(self._do_each(lambda part: take(self._request, *part), runs))
 
     def _do_each(self, do: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
-        """Call a function for items of fragments, few of which are open at a time; see `do_each`.
+        """Call a function for items of fragments, with a bounded prefetch; see `do_each`.
 
         The requests of a remote table's fragments are under way together.
         """

@@ -30,7 +30,7 @@ class IndexUse:
 
     Args:
         version: The version.
-        known: The filter.
+        parsed: The filter.
         is_part: Whether only some fragments are read, so that others may ask for the same filter.
         wanted: How many of the first rows that pass are read; None for all.
 
@@ -39,17 +39,21 @@ class IndexUse:
     """
 
     def __init__(
-        self, version: OpenVersion, known: ParsedFilter, is_part: bool, wanted: int | None
+        self, version: OpenVersion, parsed: ParsedFilter, is_part: bool, wanted: int | None
     ) -> None:
         self._version = version
-        self._known = known
+        self._parsed = parsed
         self.is_part = is_part
         self._wanted = wanted
         self._answer: tuple[Answer | None] | None = None  # None before it is asked for
 
     def for_first(self, wanted: int) -> IndexUse:
-        """Return what asks for the same filter, of which only the first rows that pass are read."""
-        return IndexUse(self._version, self._known, self.is_part, wanted)
+        """Return the same for a scan that reads only the first rows that pass.
+
+        Args:
+            wanted: How many.
+        """
+        return IndexUse(self._version, self._parsed, self.is_part, wanted)
 
     @property
     def answer(self) -> Answer | None:
@@ -106,7 +110,7 @@ class IndexUse:
             return indices.look_up(predicate, self._wanted)
         from lancefs.scan.expressions import bytes_of
 
-        return indices.look_up_once(predicate, bytes_of(self._known.condition.expression))
+        return indices.look_up_once(predicate, bytes_of(self._parsed.condition.expression))
 
     def count(self) -> Count | None:
         """Count the rows of the filter in the fragments that an index covers; None without one.
@@ -131,4 +135,4 @@ class IndexUse:
         from lancefs.index.lookup import scalar_indices_of
 
         indices = scalar_indices_of(self._version)
-        return (None, None) if indices is None else (indices, self._known.predicate)
+        return (None, None) if indices is None else (indices, self._parsed.predicate)

@@ -171,9 +171,9 @@ class MorselReader:
         ranges: RowRanges,
         by_item: frozenset[int],
     ) -> DecodedMorsel:
-        """Decode all columns of few candidates, which most often pass, and keep those that do.
+        """Decode all columns of few candidates, which mostly pass, and keep those that do.
 
-        Nothing here takes as long as the rows between the candidates are many.
+        The time does not depend on the number of rows between the candidates.
         """
         request, mask = self.request, np.zeros(morsel.rows, np.bool_)
         if not len(offsets):
@@ -265,14 +265,14 @@ class MorselReader:
         return self.request.all_fields()
 
     def _only_returned(self, columns: Mapping[int, pa.Array]) -> dict[int, pa.Array]:
-        """Return those of some columns that are returned."""
+        """Return the columns that the scan returns, without those that only the filter reads."""
         fields = self.request.fields
         return {field.id: columns[field.id] for field in fields if field.id in columns}
 
     def _look_up(
         self, columns: dict[int, pa.Array], by_item: frozenset[int]
     ) -> dict[int, pa.Array]:
-        """Return columns to return, with values where these were put off until rows are chosen."""
+        """Return columns with values in place of dictionary indices that only the filter used."""
         forms = self.request.forms
         return look_up_values(columns, by_item - forms.dictionary, forms.decimal64)
 
@@ -296,7 +296,7 @@ class MorselReader:
         return encoded | self._fields_with_dictionaries(morsel, fields)
 
     def _fields_with_dictionaries(self, morsel: Morsel, fields: Sequence[Field]) -> frozenset[int]:
-        """Return the ids of columns whose rows are chosen before their values are looked up."""
+        """Return the ids of columns whose values are looked up after rows are selected."""
         reader = morsel.fragment
         is_short = morsel.is_picked or morsel.rows < self.request.settings.dictionary_rows
         if is_short or not reader.is_local:
@@ -310,7 +310,7 @@ class MorselReader:
     def _as_tested(
         self, columns: dict[int, pa.Array], by_item: frozenset[int]
     ) -> dict[int, pa.Array]:
-        """Return columns that were read, with values where the filter tests none by item."""
+        """Return the columns in the form that the filter takes: values, unless it takes items."""
         forms = self.request.forms
         return columns if by_item else look_up_values(columns, forms.dictionary, forms.decimal64)
 
@@ -356,9 +356,9 @@ class MorselReader:
     def _read_zipped(
         self, morsel: Morsel, fields: Sequence[Field], mask: Mask, rows: int
     ) -> dict[int, pa.Array]:
-        """Read masked rows of those columns each row of which is found without the others.
+        """Read masked rows of columns in full-zip pages, where each row is found without others.
 
-        To decode all rows would take as much longer as there are more of them.
+        To decode all rows would take longer, in proportion to their number.
         """
         source, request = morsel.fragment, self.request
         if rows >= request.settings.zipped_share * len(mask):

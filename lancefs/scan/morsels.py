@@ -30,11 +30,12 @@ class Morsel(NamedTuple):
         start: Offset of the first row in the data files, deleted rows counted.
         end: Offset after the last row.
         candidates: Ranges of rows that the filter may keep, ascending; None for all rows.
-        max_rows: Rows that morsels here may have, by the estimate of their bytes; None where
-            nothing is known.
-        estimated_bytes: Decoded bytes of its rows, as the page descriptions let estimate; 0 where
-            there is no estimate.
-        is_picked: Whether its candidates are so few that no other rows of it count.
+        max_rows: Rows that morsels here may have, by the estimate of their bytes; None without an
+            estimate.
+        estimated_bytes: Decoded bytes of its rows, estimated from page descriptions; 0 without an
+            estimate.
+        is_picked: Whether its candidates are so few that they are decoded at once, and the number
+            of rows between them does not count.
         claims: What is true for its candidates, unless an index is wrong.
     """
 

@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 
 class WantedPart(NamedTuple):
-    """The rows that a scan looks at.
+    """The rows that a scan decodes: without those before `offset` and after `limit`, if known.
 
     Attributes:
-        fragments: The fragments that hold them.
-        first: Offset of the first of them in the first fragment.
-        unwanted: Rows at the end of the last fragment that are none of them.
-        skip: Rows that are still to be passed over.
+        fragments: The fragments to decode.
+        first: Offset of the first row to decode in the first fragment.
+        unwanted: Rows at the end of the last fragment that are not decoded.
+        skip: Decoded rows that are dropped before the first batch.
     """
 
     fragments: Sequence[FragmentReader]
@@ -221,7 +221,7 @@ class ScanPlan:
     ) -> Iterator[tuple[FragmentReader | FragmentRun, Sequence[RowRange] | None]]:
         """Yield fragments, and runs of small ones, where nothing names the rows that may pass.
 
-        The first fragment may be all that is wanted. Where fragments are many, a short run begins
+        The consumer may stop after the first fragment. Where fragments are many, a short run begins
         with it and the next runs are longer; otherwise it is read alone.
         """
         request = self._request
@@ -283,7 +283,7 @@ class ScanPlan:
     def _may_pass(self, fragment: FragmentReader) -> bool:
         """Return whether a fragment may hold rows that pass, as far as its metadata tells.
 
-        Those of small fragments, and of remote ones, take as long to be asked as rows to be read.
+        Reading the metadata of small or remote fragments takes as long as reading the rows.
         """
         request = self._request
         missing = set() if request.filter is None else request.filter.missing_columns

@@ -64,23 +64,24 @@ class ScanSettings(NamedTuple):
             read a little of a column may map a megabyte.
         filtered_columns: Columns that a filtered stream decodes at a time, at least; otherwise a
             quarter of all columns.
-        sparse_share: A filter that keeps a smaller share of rows has only these rows decoded of
-            the other columns, unless they are scattered.
-        few_share: The same share for a filter where texts are read and at most `few_candidates`
-            rows of each local fragment pass: however scattered they are, kernels find them quicker
-            than they copy all texts.
-        together_share: The same share for a filter whose rows pass together, in runs of more than
+        sparse_share: Late materialization (see `materialization`): if a filter selects a smaller
+            share of rows, the other columns are decoded for these rows alone, unless they are
+            scattered.
+        few_share: The same share where strings or lists are read, and at most `few_candidates` rows
+            of each local fragment are selected: kernels find such rows, however scattered, faster
+            than they copy all values.
+        together_share: The same share where selected rows lie in ranges of more than
             `together_rows` on average.
         together_rows: See `together_share`; pages are decoded in chunks of some thousand rows.
-        by_item_share: Numbers with dictionaries are looked up after a filter that keeps a smaller
-            share of rows. The kernel that reads all of them looks them up at once.
-        zipped_share: Of long texts, each of which is found without the others, only those are read
-            that pass a filter which keeps a smaller share of rows.
+        by_item_share: If a filter selects a smaller share of rows, numbers with dictionaries are
+            looked up for these alone. The kernel that reads all of them looks them up at once.
+        zipped_share: If a filter selects a smaller share of rows, strings in full-zip pages are
+            read for these alone, since each is found without the others.
         rows_per_range: Decoding a separate range of rows costs about as much as this many rows.
-        few_candidates: Rows of a fragment that a filter may keep, where they are so few, are one
-            morsel, and all of their columns are decoded in one round: most of them pass.
+        few_candidates: Up to this many candidates of a fragment are one morsel, whose columns are
+            all decoded in one round: most candidates pass.
         dictionary_rows: Morsels with fewer rows look up all values of dictionary pages: that is
-            quicker than finding out where it is needless.
+            faster than to find the pages without selected rows.
         reusing_columns: A stream of so few flat columns allocates few sizes of blocks, which
             Arrow's allocator uses again quicker than the system's allocator does.
         reusing_filtered: Whether it uses them again where a filter makes blocks uneven, too: that
@@ -90,8 +91,8 @@ class ScanSettings(NamedTuple):
         table_mapped_bytes: Mapped bytes of files that `to_table` leaves in memory.
         stream_mapped_bytes: Mapped bytes of files that a stream leaves in memory.
         max_memory: Bytes that a read may expand to, and that `to_table` may keep. More is refused
-            with `MemoryLimitExceeded`. None for the default: only bytes that are many times as many
-            as in the file are limited, and what is kept is not.
+            with `MemoryLimitExceeded`. None for the default: only data that expands to many times
+            its size in the file is limited, and what `to_table` keeps is not.
     """
 
     batch_rows: int = BATCH_ROWS

@@ -58,8 +58,7 @@ class FragmentReader:
         files: Finds the files of the table.
         fragment: The fragment.
         fields: The columns of the table.
-        kept: The readers that the version keeps, by fragment id; this one leaves them when it is
-            let go.
+        kept: The cache of the version, by fragment id, which the reader leaves when it is let go.
 
     Attributes:
         lock: Held while a file is opened; `open_file` takes it.
@@ -206,12 +205,12 @@ class FragmentReader:
     def groups(
         self, fields: Sequence[Field], ranges: Sequence[RowRange], most: int
     ) -> list[Sequence[Field]]:
-        """Return columns in groups, so that each is read of few mapped bytes.
+        """Return columns in groups, each of which maps few bytes of the file.
 
         Args:
             fields: The columns.
             ranges: The rows that are read.
-            most: Columns of a group at most that are read of mapped bytes.
+            most: Columns of a group, at most, that are read from mapped bytes.
         """
         holder = self._holder(fields)
         if holder is None or len(fields) <= most:
@@ -356,7 +355,7 @@ class FragmentReader:
             return opened
 
     def closed_files(self) -> list[Callable[[], object]]:
-        """Return what opens the files of the fragment that are not open, a function for each."""
+        """Return functions that open the files of the fragment that are not open, one for each."""
         closed = [each for each in self.fragment.files if each not in self._readers]
         opening: list[Callable[[], object]] = [partial(self.open_file, each) for each in closed]
         if self.lacks_deletions:
