@@ -22,7 +22,7 @@ from lancefs.scan.request import ScanRequest
 from lancefs.table import dictionary_columns
 from lancefs.table.file_prefetch import open_together
 from lancefs.table.fragment_reader import FragmentReader
-from lancefs.table.fragment_run import FragmentRun
+from lancefs.table.fragment_run import FragmentRun, FragmentSource
 from lancefs.table.row_metadata import is_row_metadata
 
 # Fewer rows, and rows that lie apart, are read in 128 bits by the kernel that reads a few rows of
@@ -32,7 +32,7 @@ _MIN_DECIMAL64_ROWS = 256 + 1
 
 def read_columns(
     request: ScanRequest,
-    fragment: FragmentReader | FragmentRun,
+    fragment: FragmentSource,
     fields: Sequence[Field],
     ranges: Sequence[RowRange],
     forms: OutputForms,
@@ -79,7 +79,7 @@ def read_columns(
 
 def _read_group(
     request: ScanRequest,
-    fragment: FragmentReader | FragmentRun,
+    fragment: FragmentSource,
     fields: Sequence[Field],
     ranges: Sequence[RowRange],
     forms: OutputForms,
@@ -100,7 +100,7 @@ def _read_group(
 
 def _groups(
     request: ScanRequest,
-    fragment: FragmentReader | FragmentRun,
+    fragment: FragmentSource,
     fields: Sequence[Field],
     ranges: Sequence[RowRange],
 ) -> Sequence[Sequence[Field]]:
@@ -110,9 +110,7 @@ def _groups(
     return fragment.groups(fields, ranges, request.settings.mapped_columns)
 
 
-def columns_at_once(
-    request: ScanRequest, fragment: FragmentReader | FragmentRun, fields: Sequence[Field]
-) -> int:
+def columns_at_once(request: ScanRequest, fragment: FragmentSource, fields: Sequence[Field]) -> int:
     """Return how many columns are decoded, for all rows, before the selected rows are copied.
 
     Args:
@@ -156,7 +154,7 @@ def mask_columns(columns: dict[int, pa.Array], mask: Mask) -> dict[int, pa.Array
 
 
 def validity_fields(
-    reader: FragmentReader | FragmentRun, fields: Sequence[Field], ids: Set[int]
+    reader: FragmentSource, fields: Sequence[Field], ids: Set[int]
 ) -> Sequence[Field]:
     """Return the fields to read for columns, with validity in place of values where that is wanted.
 
@@ -174,7 +172,7 @@ def validity_fields(
 
 
 def decimal64_fields(
-    reader: FragmentReader | FragmentRun,
+    reader: FragmentSource,
     fields: Sequence[Field],
     ranges: Sequence[RowRange],
     ids: Set[int],
@@ -201,7 +199,7 @@ def decimal64_fields(
     return [decimal64_field(field) or field if field.id in ids else field for field in fields]
 
 
-def as_decimal64(reader: FragmentReader | FragmentRun, field: Field, array: pa.Array) -> pa.Array:
+def as_decimal64(reader: FragmentSource, field: Field, array: pa.Array) -> pa.Array:
     """Return a column in 64 bits.
 
     Args:
@@ -220,7 +218,7 @@ def as_decimal64(reader: FragmentReader | FragmentRun, field: Field, array: pa.A
             raise
 
 
-def open_files(fragment: FragmentReader | FragmentRun, fields: Sequence[Field]) -> None:
+def open_files(fragment: FragmentSource, fields: Sequence[Field]) -> None:
     """Open the files that columns of a remote fragment are read from, in one round.
 
     Args:
@@ -250,7 +248,7 @@ def filter_batch(
 
 def output_batch(
     request: ScanRequest,
-    fragment: FragmentReader | FragmentRun,
+    fragment: FragmentSource,
     columns: Mapping[int, pa.Array],
     rows: int,
 ) -> pa.RecordBatch:

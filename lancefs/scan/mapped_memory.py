@@ -7,8 +7,7 @@ that are read no more, since the readers of many fragments stay open.
 from __future__ import annotations
 
 from lancefs.forks import Lock
-from lancefs.table.fragment_reader import FragmentReader
-from lancefs.table.fragment_run import FragmentRun
+from lancefs.table.fragment_run import FragmentSource
 
 
 class Mapped:
@@ -21,11 +20,11 @@ class Mapped:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._fragments: list[FragmentReader | FragmentRun] = []
+        self._fragments: list[FragmentSource] = []
         self._before = 0  # bytes of all fragments but the last
         self._lock = Lock()
 
-    def watch(self, fragment: FragmentReader | FragmentRun) -> None:
+    def watch(self, fragment: FragmentSource) -> None:
         """Note that rows of a fragment were read."""
         if not fragment.is_local or not fragment.touched:
             return

@@ -14,8 +14,7 @@ from lancefs.datafile.blocks import Mask, RowRange
 from lancefs.datafile.logical_types import is_list
 from lancefs.datafile.row_ranges import RowRanges, between, bounds_of, count_rows, is_among, rows_of
 from lancefs.datafile.v2_1.levels import LEVEL_BYTES
-from lancefs.table.fragment_reader import FragmentReader
-from lancefs.table.fragment_run import FragmentRun
+from lancefs.table.fragment_run import FragmentSource
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
@@ -39,7 +38,7 @@ class Morsel(NamedTuple):
         claims: What is true for its candidates, unless an index is wrong.
     """
 
-    fragment: FragmentReader | FragmentRun
+    fragment: FragmentSource
     start: int
     end: int
     candidates: Sequence[RowRange] | None = None

@@ -37,7 +37,7 @@ from lancefs.scan.output_forms import AS_VALUES
 from lancefs.scan.request import ScanRequest
 from lancefs.storage import counting
 from lancefs.table.fragment_reader import FragmentReader
-from lancefs.table.fragment_run import FragmentRun, runs_with
+from lancefs.table.fragment_run import FragmentSource, runs_with
 
 # Ranges of so many rows on average are zones of an index that lie apart: shorter ones are rows that
 # it names, and of longer ones, which are neighbours, many rows may pass.
@@ -52,9 +52,7 @@ if TYPE_CHECKING:
     from lancefs.scan.conditions import Condition
 
 
-def take(
-    request: ScanRequest, source: FragmentReader | FragmentRun, offsets: Ints
-) -> list[pa.RecordBatch]:
+def take(request: ScanRequest, source: FragmentSource, offsets: Ints) -> list[pa.RecordBatch]:
     """Read rows by their offsets, whatever the filter says.
 
     Args:
@@ -75,9 +73,7 @@ def take(
     return batches
 
 
-def _take(
-    request: ScanRequest, source: FragmentReader | FragmentRun, offsets: Ints
-) -> list[pa.RecordBatch]:
+def _take(request: ScanRequest, source: FragmentSource, offsets: Ints) -> list[pa.RecordBatch]:
     most = 2 * request.settings.table_bytes if len(offsets) > 1 else None
     try:
         with limited(most), request.memory_budget():
@@ -202,7 +198,7 @@ def read_named(
 def _read_passing(
     request: ScanRequest,
     mapped: Mapped,
-    source: FragmentReader | FragmentRun,
+    source: FragmentSource,
     condition: Condition,
     offsets: Ints,
     claims_in: Callable[[int], Sequence[IndexClaim]],

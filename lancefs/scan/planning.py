@@ -29,7 +29,7 @@ from lancefs.table.fragment_readers import (
     live_ends,
     positions_of,
 )
-from lancefs.table.fragment_run import FragmentRun, in_runs, many_in_runs
+from lancefs.table.fragment_run import FragmentSource, in_runs, many_in_runs
 from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
 
 if TYPE_CHECKING:
@@ -187,9 +187,7 @@ class ScanPlan:
                 yield from pace.split(self.morsel_of(fragment, candidates))
             first = 0
 
-    def morsel_of(
-        self, fragment: FragmentReader | FragmentRun, candidates: Sequence[RowRange]
-    ) -> Morsel:
+    def morsel_of(self, fragment: FragmentSource, candidates: Sequence[RowRange]) -> Morsel:
         """Return the rows of a fragment from its first candidate to its last one."""
         total = fragment.physical_rows
         start = min(candidates[0][0], total) if candidates else total
@@ -202,7 +200,7 @@ class ScanPlan:
 
     def _sources(
         self, fragments: Sequence[FragmentReader]
-    ) -> Iterator[tuple[FragmentReader | FragmentRun, Sequence[RowRange] | None]]:
+    ) -> Iterator[tuple[FragmentSource, Sequence[RowRange] | None]]:
         """Yield fragments and runs, with the ranges of rows that may pass; None for all rows."""
         candidates = self.candidates()
         if candidates is None:
@@ -218,7 +216,7 @@ class ScanPlan:
 
     def _joined_sources(
         self, fragments: Sequence[FragmentReader]
-    ) -> Iterator[tuple[FragmentReader | FragmentRun, Sequence[RowRange] | None]]:
+    ) -> Iterator[tuple[FragmentSource, Sequence[RowRange] | None]]:
         """Yield fragments, and runs of small ones, where nothing names the rows that may pass.
 
         The consumer may stop after the first fragment. Where fragments are many, a short run begins

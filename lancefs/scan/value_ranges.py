@@ -35,7 +35,7 @@ from lancefs.forks import Lock
 from lancefs.storage import File
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.fragment_reader import FragmentReader
-from lancefs.table.fragment_run import FragmentRun
+from lancefs.table.fragment_run import FragmentSource
 from lancefs.table.row_metadata import is_row_metadata
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class RangeRecorder:
     """
 
     def __init__(
-        self, fragment: FragmentReader | FragmentRun, fields: Sequence[Field], start: int, end: int
+        self, fragment: FragmentSource, fields: Sequence[Field], start: int, end: int
     ) -> None:
         parts = fragment.parts([(start, end)]) if fields else []
         self._ranges = [ranges[0] for _, ranges in parts]

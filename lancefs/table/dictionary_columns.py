@@ -15,7 +15,7 @@ from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.table.fragment_reader import FragmentReader
-from lancefs.table.fragment_run import FragmentRun
+from lancefs.table.fragment_run import FragmentRun, FragmentSource
 from lancefs.table.kept_texts import KeptTexts
 from lancefs.table.stored_dictionaries import dictionary_columns, text_field
 
@@ -27,7 +27,7 @@ _SMALL_ROWS = 12 * 1024
 
 
 def read(
-    reader: FragmentReader | FragmentRun,
+    reader: FragmentSource,
     fields: Sequence[Field],
     ranges: Sequence[RowRange],
     blobs: Blobs,
@@ -61,7 +61,7 @@ def read(
 
 
 def _read(
-    reader: FragmentReader | FragmentRun,
+    reader: FragmentSource,
     fields: Sequence[Field],
     ranges: Sequence[RowRange],
     blobs: Blobs,
@@ -132,7 +132,7 @@ def encoded_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _decoded_as_stored(
-    reader: FragmentReader | FragmentRun, ranges: Sequence[RowRange], encoded: Set[int]
+    reader: FragmentSource, ranges: Sequence[RowRange], encoded: Set[int]
 ) -> set[int]:
     """Return the columns that are decoded into dictionary arrays; the others are encoded anew."""
     if isinstance(reader, FragmentRun) and reader.mean_rows <= _SMALL_ROWS:

@@ -217,6 +217,10 @@ class FragmentRun:
             reader.release()
 
 
+# What a scan decodes rows of: a fragment, or a run that is read as if it were one.
+FragmentSource: TypeAlias = FragmentReader | FragmentRun
+
+
 def _read_file(
     number: int, parts: Sequence[_RunPart], fields: Sequence[Field], small: SmallRows | None
 ) -> list[pa.Array]:
@@ -268,7 +272,7 @@ def plain_run(readers: FragmentReaders) -> FragmentRun | None:
 
 def many_in_runs(
     readers: FragmentReaders, most_rows: int, first_rows: int
-) -> Iterator[FragmentReader | FragmentRun]:
+) -> Iterator[FragmentSource]:
     """Join consecutive small fragments as `in_runs` does, without a reader for each where it can.
 
     Args:
@@ -311,9 +315,7 @@ def _ends_of_runs(readers: FragmentReaders, most_rows: int, first_rows: int) -> 
         longest = min(8 * longest, most_rows)
 
 
-def in_runs(
-    readers: Iterable[FragmentReader], most_rows: int
-) -> Iterator[FragmentReader | FragmentRun]:
+def in_runs(readers: Iterable[FragmentReader], most_rows: int) -> Iterator[FragmentSource]:
     """Join consecutive small fragments whose files have the same columns.
 
     Args:
@@ -329,7 +331,7 @@ def in_runs(
 
 def runs_with(
     selections: Iterable[tuple[FragmentReader, Ints]], most_rows: int
-) -> Iterator[tuple[FragmentReader | FragmentRun, Ints]]:
+) -> Iterator[tuple[FragmentSource, Ints]]:
     """Join consecutive fragments whose files have the same columns, for reads of some rows.
 
     Args:
@@ -383,7 +385,7 @@ def _group(
         yield group
 
 
-def _join(group: Sequence[FragmentReader]) -> FragmentReader | FragmentRun:
+def _join(group: Sequence[FragmentReader]) -> FragmentSource:
     return group[0] if len(group) == 1 else FragmentRun(group)
 
 
