@@ -24,8 +24,8 @@ from lancefs.datafile.kernels.items import ItemForm
 from lancefs.datafile.row_ranges import RowRanges, bounds_of, connected, count_rows
 from lancefs.datafile.v2_1.encodings import registry
 from lancefs.datafile.v2_1.encodings.registry import Chunked
+from lancefs.datafile.v2_1.layouts.page_segments import fetch_segments
 from lancefs.datafile.v2_1.layouts.prefetch_ranges import Unplaced
-from lancefs.datafile.v2_1.layouts.segments import fetch_segments
 from lancefs.datafile.v2_1.levels import DecodedPage, Level, parse_layers, visible_levels
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, FullZipLayout

@@ -35,8 +35,8 @@ from lancefs.datafile.v2_1.layouts.miniblock_chunks import (
     check_rows,
     check_visible,
 )
+from lancefs.datafile.v2_1.layouts.page_segments import fetch_segments
 from lancefs.datafile.v2_1.layouts.prefetch_ranges import Unplaced
-from lancefs.datafile.v2_1.layouts.segments import fetch_segments
 from lancefs.datafile.v2_1.levels import DecodedPage, Level
 from lancefs.errors import CorruptFile
 from lancefs.storage import ByteRange, Bytes, Reads
