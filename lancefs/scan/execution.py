@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from lancefs.datafile.arrays import batch_bytes
 from lancefs.datafile.blocks import RowRange
-from lancefs.datafile.row_ranges import count_rows
 from lancefs.errors import LanceError, MemoryLimitExceeded
 from lancefs.forks import cached_property
 from lancefs.scan.index_claims import WrongIndex
@@ -40,6 +39,7 @@ from lancefs.table.row_metadata import is_row_metadata
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
     from lancefs.index.claims import IndexClaim
+    from lancefs.scan.index_proof import IndexProof
 
 
 _Item = TypeVar("_Item")
@@ -84,31 +84,8 @@ class Scan:
         return self._within_memory(self._take_offsets(wanted), is_collected=True)
 
     def candidates(self, most_tested: int) -> Mapping[int, Sequence[RowRange] | None] | None:
-        """Return which rows may pass the filter, for a planner that leaves the others out.
-
-        Rows that indices name are tested first: what a wrong index lacks would never be read.
-
-        Args:
-            most_tested: All rows may pass where indices name more rows than these.
-
-        Returns:
-            By fragment id, ranges of rows; None for all rows, of the fragment or of the scan.
-        """
-        readers = self._request.fragments
-        while (found := self._plan.candidates()) is not None:
-            claimed = positions_of(readers, self._plan.claimed_ends(readers).keys())
-            fragments = [readers[position] for position in claimed]
-            ranges = [found[one.fragment.id] or () for one in fragments]
-            if sum(map(count_rows, ranges)) > most_tested:
-                return None
-            try:
-                self._test_claims(fragments)
-            except WrongIndex as error:
-                assert self._request.index_use is not None
-                self._request.index_use.give_up(error)
-            else:
-                return found
-        return None
+        """Return which rows may pass the filter, for a planner; see `IndexProof.candidates`."""
+        return self._proof().candidates(most_tested)
 
     def _within_memory(
         self, batches: Iterable[pa.RecordBatch], is_collected: bool
@@ -139,7 +116,7 @@ class Scan:
         while True:
             try:
                 yield from self._read_limited()
-            except WrongIndex as error:  # before the first batch: see `_prove_indices`
+            except WrongIndex as error:  # before the first batch: see `IndexProof`
                 assert self._request.index_use is not None
                 self._request.index_use.give_up(error)
             else:
@@ -168,7 +145,7 @@ class Scan:
         decoded = self._decode_ahead(morsels, pace, self._reader)
         if request.index_use is not None:
             wanted = None if left is None else skip + left
-            decoded = self._prove_indices(part.fragments, decoded, wanted)
+            decoded = self._proof().hold_back(part.fragments, decoded, wanted)
         batches = self._cut(decoded if request.is_collected else self._give_back_memory(decoded))
         with self._keep_ranges():
             yield from _skip_and_limit(batches, skip, left)
@@ -257,64 +234,17 @@ class Scan:
             settings.table_mapped_bytes if request.is_collected else settings.stream_mapped_bytes
         )
 
-    # Holding indices to what they say
-
-    def _prove_indices(
-        self,
-        fragments: Sequence[FragmentReader],
-        decoded: Iterator[DecodedMorsel],
-        wanted: int | None,
-    ) -> Iterator[DecodedMorsel]:
-        """Hold morsels back until all rows that indices name are tested.
-
-        Args:
-            fragments: The fragments that are read.
-            decoded: The morsels.
-            wanted: Rows that are wanted; None for all.
-
-        Raises:
-            WrongIndex: An index named a row that does not pass; no morsel was handed out.
-        """
-        request = self._request
-        assert request.index_use is not None
-        tested = request.index_use.fragments_to_test(fragments) if self._plan.answer else ()
-        left = self._plan.claimed_ends(tested)
-        held: list[DecodedMorsel] = []
-        rows = size = 0
-        while left and (each := next(decoded, None)) is not None:
-            (fragment_id,) = each.morsel.fragment.fragment_ids[:1]
-            if left.get(fragment_id, each.morsel.end + 1) <= each.morsel.end:
-                del left[fragment_id]
-            held.append(each._replace(mask=None) if request.is_collected else each)
-            rows, size = rows + len(each.batch), size + each.held_bytes
-            is_enough = wanted is not None and rows >= wanted
-            if is_enough or (size > request.settings.stream_bytes and not request.is_collected):
-                break
-        self._test_claims([tested[position] for position in positions_of(tested, left.keys())])
-        request.index_use.note_tested(tested)
-        yield from held
-        yield from decoded
-
-    def _test_claims(self, fragments: Sequence[FragmentReader]) -> None:
-        """Test the rows that indices name in some fragments, of which nothing else is decoded."""
-        answer = self._plan.answer
-        if not fragments or answer is None or answer.candidates is None:
-            return
-        candidates, request = answer.candidates, self._request
-        settings, columns = request.settings, len(request.filter_fields)
-        pace = Pace(request.batch_rows, settings.stream_bytes, columns, settings)
-        morsels = (
-            morsel
-            for fragment in fragments
-            for morsel in pace.split(
-                self._plan.morsel_of(fragment, candidates[fragment.fragment.id] or [])
-            )
-        )
-        reader = replace(self._reader, request=replace(request, fields=()))
-        for _ in self._decode_ahead(morsels, pace, reader):
-            pass
-
     # Decoding
+
+    def _proof(self) -> IndexProof:  # which would keep the scan alive, if the scan kept it
+        from lancefs.scan.index_proof import IndexProof
+
+        return IndexProof(self._request, self._plan, self._test)
+
+    def _test(self, morsels: Iterator[Morsel], pace: Pace) -> Iterator[DecodedMorsel]:
+        """Decode the columns of the filter alone, and test them."""
+        reader = replace(self._reader, request=replace(self._request, fields=()))
+        return self._decode_ahead(morsels, pace, reader)
 
     def _decode_ahead(
         self, morsels: Iterator[Morsel], pace: Pace, reader: MorselReader
@@ -354,7 +284,7 @@ class Scan:
     def _are_few_remote(self) -> bool:
         """Whether few rows of a remote table may pass: their requests are under way together.
 
-        Those that indices name are tested before the first batch goes out, see `_prove_indices`.
+        Those that indices name are tested before the first batch goes out, see `IndexProof`.
         """
         candidates = self._plan.candidates() if self._is_remote else None
         return candidates is not None and fits(candidates, self._request.settings.few_candidates)

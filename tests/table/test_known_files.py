@@ -22,7 +22,7 @@ from lancefs.datafile.fields import Field
 from lancefs.datafile.row_sizes import RowSizes
 from lancefs.errors import MissingFile
 from lancefs.storage.open_files import MAPPED_FILES
-from lancefs.table import known_files
+from lancefs.table import known_files, row_estimates
 from lancefs.table.fragment_reader import FragmentReader
 
 ROWS = 60_000
@@ -102,13 +102,13 @@ def test_the_sizes_of_rows_are_estimated_once_for_a_table_that_is_opened_again(
     lance.write_dataset(table, tmp_path / "t.lance", data_storage_version="2.2")
     settle(tmp_path / "t.lance")
     estimated: list[list[str]] = []
-    estimate = FragmentReader._estimate
+    estimate = row_estimates._estimate
 
     def noting(reader: FragmentReader, fields: Sequence[Field]) -> RowSizes:
         estimated.append([field.name for field in fields])
         return estimate(reader, fields)
 
-    monkeypatch.setattr(FragmentReader, "_estimate", noting)
+    monkeypatch.setattr(row_estimates, "_estimate", noting)
     for _ in range(3):
         dataset = lancefs.open(tmp_path / "t.lance")
         found = dataset.to_table(columns=["number"], filter="kind = 'kind 3'")
