@@ -16,8 +16,7 @@ from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.validity import validity_array, validity_of
 from lancefs.errors import CorruptFile, locating
-from lancefs.scan.batch_schema import have_fixed_types
-from lancefs.scan.output_forms import OutputForms
+from lancefs.scan.output_forms import OutputForms, have_fixed_types
 from lancefs.scan.request import ScanRequest
 from lancefs.table import dictionary_columns
 from lancefs.table.file_prefetch import open_together

@@ -20,7 +20,7 @@ from lancefs.datafile.arrays import batch_bytes
 from lancefs.datafile.blocks import RowRange
 from lancefs.errors import LanceError, MemoryLimitExceeded
 from lancefs.forks import cached_property
-from lancefs.scan.index_claims import WrongIndex
+from lancefs.scan.index_proof import IndexProof, WrongIndex
 from lancefs.scan.mapped_memory import Mapped
 from lancefs.scan.morsel_reader import MorselReader
 from lancefs.scan.morsels import DecodedMorsel, Morsel
@@ -39,7 +39,6 @@ from lancefs.table.row_metadata import is_row_metadata
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
     from lancefs.index.claims import IndexClaim
-    from lancefs.scan.index_proof import IndexProof
 
 
 _Item = TypeVar("_Item")
@@ -237,7 +236,6 @@ class Scan:
     # Decoding
 
     def _proof(self) -> IndexProof:  # which would keep the scan alive, if the scan kept it
-        from lancefs.scan.index_proof import IndexProof
 
         return IndexProof(self._request, self._plan, self._test)
 

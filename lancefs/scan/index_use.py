@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lancefs.index.counting import Count
     from lancefs.index.lookup import Answer, TableIndices
     from lancefs.index.predicates import Predicate
-    from lancefs.scan.index_claims import WrongIndex
+    from lancefs.scan.index_proof import WrongIndex
     from lancefs.scan.parsed_filters import ParsedFilter
     from lancefs.table.fragment_reader import FragmentReader
 

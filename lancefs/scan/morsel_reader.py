@@ -29,7 +29,7 @@ from lancefs.scan.decoded_columns import (
     output_batch,
     read_columns,
 )
-from lancefs.scan.index_claims import check_claims
+from lancefs.scan.index_proof import check_claims
 from lancefs.scan.mapped_memory import Mapped
 from lancefs.scan.materialization import are_few_of_long, is_chosen_first, is_sparse_selection
 from lancefs.scan.morsels import DecodedMorsel, Morsel, decoded_bytes

@@ -31,7 +31,7 @@ from lancefs.scan.decoded_columns import (
     output_batch,
     read_columns,
 )
-from lancefs.scan.index_claims import check_claims
+from lancefs.scan.index_proof import check_claims
 from lancefs.scan.mapped_memory import Mapped
 from lancefs.scan.output_forms import AS_VALUES
 from lancefs.scan.request import ScanRequest

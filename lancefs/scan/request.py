@@ -11,8 +11,7 @@ import pyarrow as pa
 from lancefs.datafile.buffers import SCAN_MEMORY, expanding
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.forks import cached_property
-from lancefs.scan.batch_schema import schema_of
-from lancefs.scan.output_forms import OutputForms
+from lancefs.scan.output_forms import OutputForms, schema_of
 from lancefs.scan.settings import ScanSettings
 from lancefs.scan.stats import ScanStats
 from lancefs.table.fragment_reader import FragmentReader

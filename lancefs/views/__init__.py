@@ -7,7 +7,7 @@
    the file objects that read them. JSON files come from `documents`.
 4. `arrow/lazy_file` answers byte ranges of an `.arrow` file. It needs a layout of the file first:
 5. `arrow/shapes` says which buffers a type has, `arrow/measures` how long they are (what it finds
-   is recorded in `arrow/known_measures`, and shared by `arrow/shared_measures`), and
+   is recorded and shared in `arrow/known_measures`), and
    `arrow/unified_dictionaries` which dictionaries the file has. `arrow/layout_cache` keeps these on
    disk for other processes.
 6. `arrow/arrow_layout` computes where everything lies; `arrow/ipc_format` writes the messages.

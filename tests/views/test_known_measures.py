@@ -16,8 +16,8 @@ from leaks import forget_views
 
 from lancefs.filesystem import LanceFileSystem
 from lancefs.views.arrow import measures
+from lancefs.views.arrow.known_measures import SharedMeasures
 from lancefs.views.arrow.shapes import measure, measure_flat, shape_of, walk
-from lancefs.views.arrow.shared_measures import SharedMeasures
 from lancefs.views.view_batches import BATCH_ROWS, Batch, rows_together
 
 FRAGMENTS = 12
