@@ -62,6 +62,8 @@ from lancefs.datafile.kernels.selection import keep as keep
 from lancefs.datafile.kernels.selection import keep_lists as keep_lists
 from lancefs.datafile.kernels.selection import keep_strings as keep_strings
 from lancefs.datafile.kernels.selection import slots_of as slots_of
+from lancefs.datafile.kernels.slots import copy_ranges as copy_ranges
+from lancefs.datafile.kernels.slots import find_spans as find_spans
 from lancefs.datafile.kernels.streams import join_streams as join_streams
 from lancefs.datafile.kernels.strings import are_letters as are_letters
 from lancefs.datafile.kernels.strings import find_strings as find_strings

@@ -14,9 +14,8 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from lancefs.datafile.arrays import nulls, to_arrow
+from lancefs.datafile.arrays import nulls, numbers_of, strings_of, to_arrow
 from lancefs.datafile.blocks import (
     Block,
     FixedSizeList,
@@ -28,27 +27,35 @@ from lancefs.datafile.blocks import (
     offsets_of,
     typed,
 )
-from lancefs.datafile.buffers import check_size, join_bytes
+from lancefs.datafile.buffers import Array, check_size, join_bytes
 from lancefs.datafile.fields import DictionaryLocation, LegacyEncoding
+from lancefs.datafile.kernels import copy_ranges, find_spans
+from lancefs.datafile.kernels.slots import MOST
 from lancefs.datafile.legacy.page_slots import FieldPages, SlotRanges
 from lancefs.datafile.logical_types import is_variable_width
 from lancefs.datafile.outlines import LENGTHS, zeros
 from lancefs.errors import CorruptFile, UnsupportedFeature
-from lancefs.storage import Bytes, Reads, together
+from lancefs.storage import GAP, Bytes, Reads, together
 
-# Slots of a range, on average, from which on a call of NumPy for each range is quicker than one for
-# all: 1.5 M rows of batches of 8,192 take 1 ms in place of 10.
-_LONG_RANGE = 256
 # Reads slots of a column, as `read_column` does.
 ReadColumn: TypeAlias = Callable[[LegacyEncoding, "LegacyColumn", SlotRanges], Reads[pa.Array]]
 
 
 @dataclass(slots=True)
 class DictionaryValues:
-    """Values of a dictionary, kept after the first read."""
+    """Values of a dictionary, kept after the first read.
+
+    Attributes:
+        location: Where they are in the file.
+        values: The values; None before the first read.
+        means_null: Whether the index of each value stands for a null in a nullable field, as that
+            of an empty string does; one more, which is False, for the index −1. None where no
+            index does so.
+    """
 
     location: DictionaryLocation
     values: pa.Array | None = None
+    means_null: Mask | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,7 @@ class LegacyColumn:
     data_type: pa.DataType
     nullable: bool
     pages: FieldPages
+    source: FileBytes
     dictionary: DictionaryValues | None = None
 
 
@@ -66,14 +74,62 @@ class Spans:
     """Where the values of some slots lie, as their offsets tell.
 
     Attributes:
-        lengths: Length of each value.
+        offsets: Offsets of all values, from 0: int32 if they fit, else int64.
         starts: Start of the first value of each range of slots.
         ends: End of the last value of each range of slots.
     """
 
-    lengths: Ints
+    offsets: Array
     starts: Ints
     ends: Ints
+
+    @property
+    def lengths(self) -> Array:
+        """Length of each value."""
+        return self.offsets[1:] - self.offsets[:-1]
+
+
+@dataclass(frozen=True, slots=True)
+class FileBytes:
+    """Where decoders take bytes of the file from.
+
+    Attributes:
+        data: All bytes of the file, if they are in memory: ranges of them take no requests, so that
+            thousands are copied by one call of a kernel. None if they are read range by range.
+        count: Counts bytes of these that are looked at, and in how many places; see
+            `File.looked_at`.
+    """
+
+    data: Bytes | None
+    count: Callable[[int, int], None]
+
+    def read(self, starts: Ints, ends: Ints) -> Reads[Bytes]:
+        """Read ranges of the file, joined.
+
+        Args:
+            starts: Where each range begins.
+            ends: Where it ends.
+
+        Raises:
+            CorruptFile: A range is not in the file.
+        """
+        if self.data is None:
+            return join_bytes((yield list(zip(starts.tolist(), ends.tolist(), strict=True))))
+        self.looked_at(starts, ends)
+        if len(starts) == 1:
+            start, end = int(starts[0]), int(ends[0])
+            if not 0 <= start <= end <= len(self.data):
+                raise CorruptFile(f"bytes {start}–{end} of a file of {len(self.data)} bytes")
+            return self.data[start:end]
+        return copy_ranges(self.data, starts, ends)
+
+    def looked_at(self, starts: Ints, ends: Ints) -> None:
+        """Count ranges of bytes that are in memory as read."""
+        if len(starts) == 1:
+            self.count(int(ends[0]) - int(starts[0]), 1)
+            return
+        places = 1 + int(np.count_nonzero(np.abs(starts[1:] - ends[:-1]) > GAP))
+        self.count(int((ends - starts).sum()), places)
 
 
 def read_column(
@@ -113,7 +169,8 @@ def read_outline(
     """
     if encoding is LegacyEncoding.VAR_BINARY and column.data_type == LENGTHS:
         spans = yield from _read_value_spans(column, slots)
-        return to_arrow(FixedWidth(64, spans.lengths), column.data_type, _validity(column, spans))
+        lengths = spans.lengths.astype(np.int64, copy=False)
+        return to_arrow(FixedWidth(64, lengths), column.data_type, _validity(column, spans))
     if encoding is LegacyEncoding.PLAIN and column.data_type != LENGTHS:
         _check_plain(column.pages, slots, column.data_type)
         return to_arrow(zeros(column.data_type, slots.count), column.data_type, None)
@@ -149,17 +206,19 @@ def read_plain(column: LegacyColumn, slots: SlotRanges) -> Reads[pa.Array]:
 
     A page may start at any byte. A fixed-size list is stored as its items. No value is null.
     """
-    block = yield from _read_plain_block(column.pages, slots, column.data_type)
+    block = yield from _read_plain_block(column.source, column.pages, slots, column.data_type)
     return to_arrow(block, column.data_type, None)
 
 
-def _read_plain_block(pages: FieldPages, slots: SlotRanges, data_type: pa.DataType) -> Reads[Block]:
+def _read_plain_block(
+    source: FileBytes, pages: FieldPages, slots: SlotRanges, data_type: pa.DataType
+) -> Reads[Block]:
     if not pa.types.is_fixed_size_list(data_type):
-        return (yield from _read_values(pages, slots, _bit_width(data_type)))
+        return (yield from _read_values(source, pages, slots, _bit_width(data_type)))
     size = data_type.list_size
     pages.check(slots)
     items = yield from _read_plain_block(
-        pages.scaled(size), slots.scaled(size), data_type.value_type
+        source, pages.scaled(size), slots.scaled(size), data_type.value_type
     )
     return FixedSizeList(size, items, None, slots.count)
 
@@ -180,10 +239,13 @@ def _bit_width(data_type: pa.DataType) -> int:
         raise UnsupportedFeature(f"the plain encoding of {data_type}") from None
 
 
-def _read_values(pages: FieldPages, slots: SlotRanges, bits: int) -> Reads[FixedWidth]:
+def _read_values(
+    source: FileBytes, pages: FieldPages, slots: SlotRanges, bits: int
+) -> Reads[FixedWidth]:
     """Read slots of a width.
 
     Args:
+        source: Bytes of the file.
         pages: The pages.
         slots: The slots.
         bits: Width of a slot.
@@ -191,14 +253,12 @@ def _read_values(pages: FieldPages, slots: SlotRanges, bits: int) -> Reads[Fixed
     Raises:
         CorruptFile: Slots lie outside of their page or of the file.
     """
-    ranges, shifts = pages.locate(slots, bits)
-    buffers = yield ranges
-    data = join_bytes(buffers)
+    starts, ends, shifts = pages.locate(slots, bits)
+    data = yield from source.read(starts, ends)
     if bits == 0:
         return FixedWidth(0, no_width(slots.count))
     if bits == 1:
-        sizes = np.array([len(buffer) for buffer in buffers], dtype=np.int64)
-        return FixedWidth(1, _unpack_bits(data, sizes, shifts, slots.lengths))
+        return FixedWidth(1, _unpack_bits(data, ends - starts, shifts, slots.lengths))
     return FixedWidth(bits, typed(_align(data, bits // 8), bits))
 
 
@@ -225,39 +285,29 @@ def _unpack_bits(data: Bytes, sizes: Ints, shifts: Ints, counts: Ints) -> Bytes:
     return bits[np.arange(total) + np.repeat(first - offsets_of(counts)[:-1], counts)]
 
 
-def read_spans(pages: FieldPages, slots: SlotRanges, bits: int) -> Reads[Spans]:
+def read_spans(
+    source: FileBytes, pages: FieldPages, slots: SlotRanges, bits: int, limit: int = MOST
+) -> Reads[Spans]:
     """Read the offsets of lists or byte strings. A page of n values has n + 1 offsets.
 
     Args:
+        source: Bytes of the file.
         pages: Pages of offsets; their lengths count offsets.
         slots: The slots, in values.
         bits: Width of an offset.
+        limit: What no offset is larger than.
 
     Raises:
-        CorruptFile: The offsets descend, or lie outside of their page.
+        CorruptFile: The offsets descend, or lie outside of their page, or exceed the limit.
     """
-    offset_slots = slots.extended()
-    block = yield from _read_values(pages, offset_slots, bits)
-    values = block.values
-    offsets = values.view(np.int64) if values.itemsize == 8 else values.astype(np.int64)
-    firsts = offsets_of(offset_slots.lengths)[:-1]
-    lasts = firsts + slots.lengths
-    lengths = _lengths(offsets, firsts, lasts)
-    if offsets.min(initial=0) < 0 or lengths.min(initial=0) < 0:
-        raise CorruptFile("the offsets of values descend")
-    return Spans(lengths, offsets[firsts], offsets[lasts])
-
-
-def _lengths(offsets: Ints, firsts: Ints, lasts: Ints) -> Ints:
-    """Return the differences of offsets within ranges, which are given by their ends."""
-    count = len(offsets) - len(firsts)
-    if len(firsts) * _LONG_RANGE > count:
-        return np.delete(np.diff(offsets), lasts[:-1])  # without those between two ranges
-    lengths, stop = np.empty(count, np.int64), 0
-    for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
-        start, stop = stop, stop + last - first
-        np.subtract(offsets[first + 1 : last + 1], offsets[first:last], out=lengths[start:stop])
-    return lengths
+    starts, ends, _ = pages.locate(slots.extended(), bits)
+    if source.data is None:
+        stored = yield from source.read(starts, ends)
+        starts = offsets_of(ends - starts)[:-1]
+    else:
+        stored = source.data
+        source.looked_at(starts, ends)
+    return Spans(*find_spans(stored, starts, slots.lengths, bits // 8, limit))
 
 
 def read_var_binary(column: LegacyColumn, slots: SlotRanges) -> Reads[pa.Array]:
@@ -267,19 +317,17 @@ def read_var_binary(column: LegacyColumn, slots: SlotRanges) -> Reads[pa.Array]:
     In a nullable field an empty value is a null.
     """
     spans = yield from _read_value_spans(column, slots)
-    check_size(int(spans.lengths.sum()))
-    buffers = yield list(zip(spans.starts.tolist(), spans.ends.tolist(), strict=True))
-    block = VariableWidth(offsets_of(spans.lengths), join_bytes(buffers))
+    check_size(int(spans.offsets[-1]))
+    data = yield from column.source.read(spans.starts, spans.ends)
+    block = VariableWidth(spans.offsets, data)
     return to_arrow(block, column.data_type, _validity(column, spans))
 
 
 def _read_value_spans(column: LegacyColumn, slots: SlotRanges) -> Reads[Spans]:
     """Read where the bytes of strings lie in the file."""
-    column.pages.check(slots)
-    spans = yield from read_spans(column.pages.extended(), slots, 64)
-    if np.any(spans.ends > column.pages.limit):
-        raise CorruptFile(f"a value ends at byte {spans.ends.max()}, beyond the file")
-    return spans
+    pages = column.pages
+    pages.check(slots)
+    return (yield from read_spans(column.source, pages.extended(), slots, 64, pages.limit))
 
 
 def _validity(column: LegacyColumn, spans: Spans) -> Mask | None:
@@ -299,7 +347,7 @@ def read_dictionary(column: LegacyColumn, slots: SlotRanges) -> Reads[pa.Array]:
     indices, values = yield from together(
         [read_plain(index_column, slots), _read_dictionary_values(column)]
     )
-    positions = indices.to_numpy().astype(np.int64)
+    positions = numbers_of(indices).astype(np.int64)
     is_null = positions == -1 if len(values) else np.ones(len(positions), np.bool_)
     is_wrong = ((positions < 0) | (positions >= len(values))) & ~is_null
     if np.any(is_wrong):
@@ -307,9 +355,10 @@ def read_dictionary(column: LegacyColumn, slots: SlotRanges) -> Reads[pa.Array]:
             f"index {positions[is_wrong][0]} of a dictionary of {len(values)} values; writers "
             "of 0.1 files lost all dictionaries of a column but the first"
         )
-    if len(values) and column.nullable and is_variable_width(values.type):
-        is_empty = pc.equal(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
-        is_null |= np.append(is_empty, False)[positions]  # −1 takes the appended element
+    if column.nullable and column.dictionary is not None:
+        means_null = column.dictionary.means_null
+        if means_null is not None:
+            is_null |= means_null[positions]
     if is_null.any():
         indices = pa.array(np.where(is_null, 0, positions), mask=is_null).cast(indices.type)
     return pa.DictionaryArray.from_arrays(indices, values, ordered=column.data_type.ordered)
@@ -326,10 +375,15 @@ def _read_dictionary_values(column: LegacyColumn) -> Reads[pa.Array]:
         if not (0 <= offset <= limit and 0 <= length <= limit):
             raise CorruptFile(f"a dictionary of {length} values at byte {offset}, beyond the file")
         page = FieldPages(np.array([offset]), np.array([length]), limit)
-        values = LegacyColumn(column.data_type.value_type, False, page)
+        values = LegacyColumn(column.data_type.value_type, False, page, column.source)
         read = read_var_binary if is_variable_width(values.data_type) else read_plain
         all_slots = SlotRanges(np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([length]))
-        stored.values = yield from read(values, all_slots)
+        found = yield from read(values, all_slots)
+        if len(found) and is_variable_width(found.type):
+            bounds, _ = strings_of(found)
+            is_empty = np.append(bounds[1:] == bounds[:-1], False)
+            stored.means_null = is_empty if is_empty.any() else None
+        stored.values = found
     return stored.values
 
 

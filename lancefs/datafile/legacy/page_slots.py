@@ -10,7 +10,7 @@ import numpy as np
 from lancefs.datafile.blocks import Ints, RowRange
 from lancefs.datafile.row_ranges import bounds_of
 from lancefs.errors import CorruptFile
-from lancefs.storage import ByteRange
+from lancefs.forks import cached_property
 
 # Larger than any file, and small enough that the sum of a few such numbers fits an int64.
 _MAX_PAGE_BITS = 1 << 60
@@ -42,6 +42,13 @@ class SlotRanges:
         """Number of slots in all ranges."""
         return int(self.lengths.sum())
 
+    @property
+    def num_pages(self) -> int:
+        """Number of pages of a field that the ranges lie in; those of a batch follow each other."""
+        if len(self.batches) <= 1:
+            return len(self.batches)
+        return 1 + int(np.count_nonzero(self.batches[1:] != self.batches[:-1]))
+
     def scaled(self, factor: int) -> SlotRanges:
         """Return the ranges with each slot split into `factor` slots."""
         return SlotRanges(self.batches, self.starts * factor, self.ends * factor)
@@ -51,7 +58,7 @@ class SlotRanges:
         return SlotRanges(self.batches, self.starts, self.ends + 1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FieldPages:
     """Pages of a field, one per batch.
 
@@ -65,14 +72,19 @@ class FieldPages:
     lengths: Ints
     limit: int
 
+    @cached_property
+    def longest(self) -> int:
+        """Number of slots in the longest page."""
+        return int(self.lengths.max(initial=0))
+
     def scaled(self, factor: int) -> FieldPages:
         """Return the pages with each slot split into `factor` slots.
 
         Raises:
             CorruptFile: No file can hold such a page.
         """
-        if self._max_length() * factor > _MAX_PAGE_BITS:
-            raise CorruptFile(f"a page of {self._max_length()} values, each of {factor} items")
+        if self.longest * factor > _MAX_PAGE_BITS:
+            raise CorruptFile(f"a page of {self.longest} values, each of {factor} items")
         return replace(self, lengths=self.lengths * factor)
 
     def extended(self) -> FieldPages:
@@ -86,14 +98,15 @@ class FieldPages:
             CorruptFile: They do not.
         """
         lengths = self.lengths[slots.batches]
-        if np.any(slots.starts < 0) or np.any(slots.ends > lengths):
-            i = int(np.argmax((slots.starts < 0) | (slots.ends > lengths)))
+        is_wrong = (slots.starts < 0) | (slots.ends > lengths)
+        if is_wrong.any():
+            i = int(np.argmax(is_wrong))
             raise CorruptFile(
                 f"values {slots.starts[i]}–{slots.ends[i]} are wanted, the page of batch "
                 f"{slots.batches[i]} has {lengths[i]}"
             )
 
-    def locate(self, slots: SlotRanges, bits: int) -> tuple[list[ByteRange], Ints]:
+    def locate(self, slots: SlotRanges, bits: int) -> tuple[Ints, Ints, Ints]:
         """Return the bytes of the file that hold some slots.
 
         Args:
@@ -101,24 +114,21 @@ class FieldPages:
             bits: Width of a slot.
 
         Returns:
-            One byte range per range of slots, and the bit of its first byte at which the first
-            slot begins.
+            Where the bytes of each range of slots begin and end, and the bit of its first byte at
+            which the first slot begins.
 
         Raises:
             CorruptFile: Slots lie outside of their page or of the file.
         """
         self.check(slots)
-        if self._max_length() * bits > _MAX_PAGE_BITS:
-            raise CorruptFile(f"a page of {self._max_length()} values of {bits} bits")
+        if self.longest * bits > _MAX_PAGE_BITS:
+            raise CorruptFile(f"a page of {self.longest} values of {bits} bits")
         positions = self.positions[slots.batches]
         first_bits, end_bits = slots.starts * bits, slots.ends * bits
         starts, ends = positions + first_bits // 8, positions + (end_bits + 7) // 8
-        if np.any(ends > self.limit):
+        if (ends > self.limit).any():
             raise CorruptFile(f"a page reaches to byte {ends.max()}, pages end before {self.limit}")
-        return list(zip(starts.tolist(), ends.tolist(), strict=True)), first_bits % 8
-
-    def _max_length(self) -> int:
-        return int(self.lengths.max(initial=0))
+        return starts, ends, first_bits % 8
 
 
 def split_by_batch(ranges: Sequence[RowRange], batch_offsets: Ints) -> SlotRanges:
@@ -135,8 +145,8 @@ def split_by_batch(ranges: Sequence[RowRange], batch_offsets: Ints) -> SlotRange
     rows = rows[rows[:, 0] < rows[:, 1]]
     if len(rows) and (rows.min() < 0 or rows.max() > batch_offsets[-1]):
         raise CorruptFile(f"row {rows.max() - 1} is wanted, the file has {batch_offsets[-1]} rows")
-    first = np.searchsorted(batch_offsets, rows[:, 0], side="right") - 1
-    counts = np.searchsorted(batch_offsets, rows[:, 1], side="left") - first
+    first = batch_offsets.searchsorted(rows[:, 0], side="right") - 1
+    counts = batch_offsets.searchsorted(rows[:, 1], side="left") - first
     nth = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
     batches = np.repeat(first, counts) + nth
     begin = batch_offsets[batches]

@@ -83,6 +83,7 @@ from lancefs.datafile.kernels import (
     scores,
     segments,
     selection,
+    slots,
     streams,
     strings,
     tallies,
@@ -506,6 +507,33 @@ def sums_of_rows(draw: st.DrawFn) -> Arguments:
     return draw(generators()).integers(0, size, draw(st.integers(0, 90))).astype(np.int32), size
 
 
+@st.composite
+def ranges_in_any_order(draw: st.DrawFn) -> Arguments:
+    """Draw the arguments of `copy_ranges`: ranges that overlap, some of them damaged."""
+    size = draw(st.integers(0, 60))
+    borders = draw(st.lists(st.tuples(st.integers(0, size), st.integers(0, size)), max_size=9))
+    starts, ends = ints([min(one) for one in borders]), ints([max(one) for one in borders])
+    damage(draw, starts, ends)
+    return odd_place(draw, draw(generators()).integers(0, 256, size, np.uint8)), starts, ends
+
+
+@st.composite
+def offsets_of_slots(draw: st.DrawFn) -> Arguments:
+    """Draw the arguments of `find_spans`: ranges of slots of one page, in any order."""
+    width = draw(st.sampled_from([4, 8]))
+    lengths = draw(st.lists(st.sampled_from([0, 1, 7, 1 << 29]), max_size=12))
+    offsets = np.cumsum([draw(st.integers(0, 9)), *lengths], dtype=np.int64)
+    if draw(st.integers(0, 3)) == 0:
+        damage(draw, offsets)
+    stored = offsets.astype(f"<i{width}").view(np.uint8)
+    firsts = draw(st.lists(st.integers(0, len(lengths)), max_size=6))
+    counts = ints([draw(st.integers(0, len(lengths) - first)) for first in firsts])
+    places = ints(firsts) * width
+    damage(draw, places, counts)
+    limit = draw(st.sampled_from([slots.MOST, slots.MOST, int(offsets.max())]))
+    return odd_place(draw, stored), places, counts, width, max(limit, 0)
+
+
 # The name of each kernel -> its NumPy version, and what to try both versions on.
 PAIRS = {
     "find_buffers": (chunks.find_buffers, chunk_headers()),
@@ -520,6 +548,8 @@ PAIRS = {
     "find_items": (items.find_items, zipped_rows()),
     "unravel": (layers.unravel, levels_of_leaves()),
     "gather": (segments.gather, some_segments()),
+    "copy_ranges": (slots.copy_ranges, ranges_in_any_order()),
+    "find_spans": (slots.find_spans, offsets_of_slots()),
     "decode_ends": (ends.decode_ends, ends_of_rows()),
     "decode_fsst": (fsst.decode_fsst, fsst_strings()),
     "fsst_lengths": (fsst.fsst_lengths, fsst_strings()),

@@ -1,0 +1,73 @@
+/* Ranges of bytes in any order, and what the offsets of values say; see slots.py. */
+#include "kernels.h"
+
+#define MOST ((uint64_t)1 << 62) /* as in slots.py */
+
+/* Check that ranges lie within `size` bytes; return their total size. */
+KERNEL(ranges_size, int64_t size, const int64_t *starts, const int64_t *ends, int64_t count) {
+    uint64_t total = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (starts[i] < 0 || starts[i] > ends[i] || ends[i] > size)
+            return DAMAGED;
+        total += (uint64_t)(ends[i] - starts[i]);
+        if (total > MOST)
+            return DAMAGED;
+    }
+    return (int64_t)total;
+}
+
+/* Copy ranges that `ranges_size` has checked; `out` has room for them. */
+KERNEL(copy_ranges, const uint8_t *data, const int64_t *starts, const int64_t *ends, int64_t count,
+       uint8_t *out) {
+    for (int64_t i = 0; i < count; i++) {
+        const size_t length = (size_t)(ends[i] - starts[i]);
+        memcpy(out, data + starts[i], length);
+        out += length;
+    }
+    return 0;
+}
+
+/* Write the offsets of `count` values after the first one, modulo 2^32, so that they begin at `base`.
+ * Return the number after the last stored offset's bits: whether all ascend and none is negative. */
+static inline int rebase(const uint8_t *stored, int64_t count, int64_t width, uint64_t first,
+                         uint64_t base, uint32_t *offsets) {
+    uint64_t before = first, descends = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const uint64_t offset = load(stored + width * (i + 1), width);
+        descends |= offset < before;
+        offsets[i] = (uint32_t)(offset - first + base);
+        before = offset;
+    }
+    return !descends;
+}
+
+/* Write the offsets of the values of all ranges, from 0 on and modulo 2^32, and the first and the last
+ * stored offset of each range. `offsets` has room for one more than `values`. Return the number of
+ * bytes, or items, of all values; DAMAGED if offsets descend, or leave the data or the limit. */
+KERNEL(find_spans, const uint8_t *data, int64_t size, const int64_t *places, const int64_t *counts,
+       int64_t ranges, int64_t width, int64_t limit, int64_t values, uint32_t *offsets,
+       int64_t *starts, int64_t *ends) {
+    const uint64_t most = width == 4 && limit > INT32_MAX ? INT32_MAX : (uint64_t)limit;
+    uint64_t total = 0;
+    offsets[0] = 0;
+    for (int64_t i = 0; i < ranges; i++) {
+        const int64_t count = counts[i], place = places[i];
+        if (count < 0 || count > values || place < 0 || place > size ||
+            count >= (size - place) / width)
+            return DAMAGED;
+        const uint8_t *stored = data + place;
+        const uint64_t first = load(stored, width), last = load(stored + width * count, width);
+        const int ascends = width == 4 ? rebase(stored, count, 4, first, total, offsets + 1)
+                                       : rebase(stored, count, 8, first, total, offsets + 1);
+        if (!ascends || first > last || last > most)
+            return DAMAGED;
+        starts[i] = (int64_t)first;
+        ends[i] = (int64_t)last;
+        total += last - first;
+        if (total > MOST)
+            return DAMAGED;
+        offsets += count;
+        values -= count;
+    }
+    return values == 0 ? (int64_t)total : DAMAGED;
+}
