@@ -9,7 +9,7 @@ place of the values (see `datafile.outlines`), `read_validity` which values are 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -300,7 +300,7 @@ def read_spans(
     Raises:
         CorruptFile: The offsets descend, or lie outside of their page, or exceed the limit.
     """
-    starts, ends, _ = pages.locate(slots.extended(), bits)
+    starts, ends, _ = pages.locate(slots.extended, bits)
     if source.data is None:
         stored = yield from source.read(starts, ends)
         starts = offsets_of(ends - starts)[:-1]
@@ -327,7 +327,7 @@ def _read_value_spans(column: LegacyColumn, slots: SlotRanges) -> Reads[Spans]:
     """Read where the bytes of strings lie in the file."""
     pages = column.pages
     pages.check(slots)
-    return (yield from read_spans(column.source, pages.extended(), slots, 64, pages.limit))
+    return (yield from read_spans(column.source, pages.extended, slots, 64, pages.limit))
 
 
 def _validity(column: LegacyColumn, spans: Spans) -> Mask | None:
@@ -343,7 +343,7 @@ def read_dictionary(column: LegacyColumn, slots: SlotRanges) -> Reads[pa.Array]:
     """
     if not pa.types.is_dictionary(column.data_type):
         raise CorruptFile(f"a dictionary where {column.data_type} was expected")
-    index_column = replace(column, data_type=column.data_type.index_type)
+    index_column = LegacyColumn(column.data_type.index_type, False, column.pages, column.source)
     indices, values = yield from together(
         [read_plain(index_column, slots), _read_dictionary_values(column)]
     )

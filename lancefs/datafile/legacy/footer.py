@@ -12,7 +12,7 @@ rows of ids without pages are zeros.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -257,6 +257,10 @@ class PageTable:
     def __getitem__(self, field_id: int) -> FieldPages:
         """Return the pages of a field that `load` has read."""
         return self._pages[field_id]
+
+    def has(self, field_ids: Iterable[int]) -> bool:
+        """Whether `load` has read the pages of some fields."""
+        return all(field_id in self._pages for field_id in field_ids)
 
     def load(self, field_ids: Collection[int]) -> Reads[None]:
         """Read the rows of fields.

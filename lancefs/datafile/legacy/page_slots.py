@@ -16,11 +16,12 @@ from lancefs.forks import cached_property
 _MAX_PAGE_BITS = 1 << 60
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SlotRanges:
     """Ranges of slots, in the order in which they are read.
 
-    A slot is a row, an item of a list or an offset, depending on the page.
+    A slot is a row, an item of a list or an offset, depending on the page. Columns share the ranges
+    of their rows, and what is computed of these.
 
     Attributes:
         batches: Batch of each range.
@@ -32,17 +33,17 @@ class SlotRanges:
     starts: Ints
     ends: Ints
 
-    @property
+    @cached_property
     def lengths(self) -> Ints:
         """Number of slots in each range."""
         return self.ends - self.starts
 
-    @property
+    @cached_property
     def count(self) -> int:
         """Number of slots in all ranges."""
         return int(self.lengths.sum())
 
-    @property
+    @cached_property
     def num_pages(self) -> int:
         """Number of pages of a field that the ranges lie in; those of a batch follow each other."""
         if len(self.batches) <= 1:
@@ -53,8 +54,9 @@ class SlotRanges:
         """Return the ranges with each slot split into `factor` slots."""
         return SlotRanges(self.batches, self.starts * factor, self.ends * factor)
 
+    @cached_property
     def extended(self) -> SlotRanges:
-        """Return the ranges with one more slot at the end of each."""
+        """The ranges with one more slot at the end of each."""
         return SlotRanges(self.batches, self.starts, self.ends + 1)
 
 
@@ -87,8 +89,9 @@ class FieldPages:
             raise CorruptFile(f"a page of {self.longest} values, each of {factor} items")
         return replace(self, lengths=self.lengths * factor)
 
+    @cached_property
     def extended(self) -> FieldPages:
-        """Return the pages with one more slot in each."""
+        """The pages with one more slot in each."""
         return replace(self, lengths=self.lengths + 1)
 
     def check(self, slots: SlotRanges) -> None:

@@ -87,7 +87,7 @@ class LegacyReader:
         source = yield from self._source()
         with locating(self.file.url):
             slots = split_by_batch(ranges, self.footer.batch_offsets)
-        return (yield from self._read_field(field, slots, source))
+            return (yield from self._read_field(field, slots, source))
 
     def read_all(
         self, fields: Sequence[Field], ranges: Sequence[RowRange]
@@ -116,9 +116,10 @@ class LegacyReader:
         return FileBytes(data, self.file.looked_at)
 
     def _read_field(self, field: Field, slots: SlotRanges, source: FileBytes) -> Reads[pa.Array]:
-        yield from self._table.load(list(_ids_with_pages(field)))
-        with locating(self.file.url):
-            return (yield from self._read(field, slots, source))
+        ids = list(_ids_with_pages(field))
+        if not self._table.has(ids):
+            yield from self._table.load(ids)
+        return (yield from self._read(field, slots, source))
 
     def fetch(self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]) -> None:
         """Return None: pages of data files 0.1 are decoded one by one."""
