@@ -202,6 +202,29 @@ def _bytes_read(dataset: LanceDataset, **options: Any) -> int:
     return scanner.stats.bytes
 
 
+@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
+def test_values_that_sql_casts_are_not_read_for_nulls(tmp_path: Path, version: str) -> None:
+    numbers = np.arange(20_000)
+    halves = pa.array((numbers % 100).astype(np.float16))
+    ids = pa.array([number.to_bytes(16, "little") for number in numbers.tolist()], pa.binary(16))
+    some = pa.array(numbers % 7 == 1)
+    made = {"id": pa.array(numbers), "half": halves, "key": pa.uuid().wrap_array(ids)}
+    made["half_some"] = pc.if_else(some, pa.scalar(None, pa.float16()), halves)
+    missing = pc.if_else(some, pa.scalar(None, pa.binary(16)), ids)
+    made["key_some"] = pa.uuid().wrap_array(missing)
+    where = str(tmp_path / "t.lance")
+    lance.write_dataset(pa.table(made), where, data_storage_version=version)
+    dataset = lancefs.open(where)
+    for name in ("half", "key"):
+        assert _bytes_read(dataset, columns=[], filter=f"{name} IS NULL") == 0, name
+        expected = [row for row in numbers.tolist() if row % 7 == 1]
+        filter = f"{name}_some IS NULL"
+        assert dataset.count_rows(filter) == len(expected), name
+        assert dataset.to_table(columns=["id"], filter=filter)["id"].to_pylist() == expected
+        assert dataset.count_rows(f"{filter} AND id < 50") == 7, name
+        assert dataset.count_rows(f"({filter}) = (id % 7 = 1)") == 20_000, name
+
+
 @pytest.mark.parametrize("version", ["legacy", "2.0", "2.1", "2.2"])
 def test_values_are_not_read_for_nulls(tmp_path: Path, version: str) -> None:
     dataset = _large(tmp_path, version)

@@ -85,6 +85,8 @@ class Typed(NamedTuple):
         type: The type of the values.
         start: Index of its first character in the filter.
         column: The column where the expression is one, dictionary-encoded where it is stored so.
+        stored: The column that the values are cast from, if it is half floats or of an extension
+            type: values are missing where it has none.
         is_half: Whether the values are half floats, which Arrow cannot compare, as floats.
         is_nullable: Whether a value may be missing.
         depth: Operations inside each other.
@@ -97,6 +99,7 @@ class Typed(NamedTuple):
     type: pa.DataType
     start: int
     column: pc.Expression | None = None
+    stored: pc.Expression | None = None
     is_half: bool = False
     is_nullable: bool = True
     depth: int = 1
@@ -108,6 +111,11 @@ class Typed(NamedTuple):
     def compared(self) -> pc.Expression:
         """The values for kernels that take dictionary-encoded columns as they are."""
         return self.expression if self.column is None else self.column
+
+    @property
+    def tested(self) -> pc.Expression:
+        """What is missing where the values are; tests of a column itself need no values of it."""
+        return self.compared if self.stored is None else self.stored
 
 
 Operand: TypeAlias = Literal | Typed
@@ -137,11 +145,13 @@ def read_column(way: tuple[Field, ...], start: int) -> Typed:
     is_nullable = not is_row_metadata(way[0]) and any(part.nullable for part in way)
     if pa.types.is_float16(data_type):
         values = field.cast(pa.float32())
-        return Typed(values, pa.float32(), start, is_half=True, is_nullable=is_nullable)
+        return Typed(
+            values, pa.float32(), start, stored=field, is_half=True, is_nullable=is_nullable
+        )
     is_encoded = pa.types.is_dictionary(stored)
     values = field if stored.equals(data_type) else field.cast(data_type)
-    column = field if is_encoded or values is field else None
-    return Typed(values, data_type, start, column, is_nullable=is_nullable)
+    column, other = (field, None) if is_encoded or values is field else (None, field)
+    return Typed(values, data_type, start, column, other, is_nullable=is_nullable)
 
 
 def item_type(list_type: pa.DataType) -> tuple[pa.DataType, bool]:

@@ -307,7 +307,7 @@ def negation(operand: Operand) -> Typed:
 def is_missing(operand: Operand) -> Typed:
     """Tell where an operand is NULL."""
     values = to_typed(operand)
-    return condition(values.compared.is_null(), values)
+    return condition(values.tested.is_null(), values)
 
 
 def is_truth(operand: Operand, value: bool) -> Typed:
