@@ -121,7 +121,7 @@ def _may_compute(text: str) -> bool:
     return _MAY_COMPUTE.search(_TEXT.sub("", tested)) is not None
 
 
-class _FirstRows(NamedTuple):
+class _RowsInOrder(NamedTuple):
     """The first rows in some order: how many, what orders them, and the modifiers of a SELECT."""
 
     rows: int
@@ -129,7 +129,7 @@ class _FirstRows(NamedTuple):
     modifiers: Sequence[Any]
 
 
-def _first_rows_of(node: Mapping[str, Any]) -> _FirstRows | None:
+def _first_rows_of(node: Mapping[str, Any]) -> _RowsInOrder | None:
     """Return the first rows that a SELECT shows; None where others make a difference."""
     kinds = [modifier["type"] for modifier in node["modifiers"]]
     if kinds != ["ORDER_MODIFIER", "LIMIT_MODIFIER"] or not shows_rows(node):
@@ -149,7 +149,7 @@ def _first_rows_of(node: Mapping[str, Any]) -> _FirstRows | None:
     if not all(_keeps_rows(each, names) for each in shown):
         return None
     both = _limit_of(rows + offset, limit)
-    return None if both is None else _FirstRows(rows + offset, orders, [order, both])
+    return None if both is None else _RowsInOrder(rows + offset, orders, [order, both])
 
 
 def _limit_of(rows: int, limit: Mapping[str, Any]) -> Mapping[str, Any] | None:
