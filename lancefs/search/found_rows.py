@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from lancefs.datafile.buffers import Mask, UInts
 from lancefs.datafile.fields import Field
 from lancefs.scan.parsed_filters import key_of, parsed_filter
 from lancefs.scan.projection import Columns
+from lancefs.scan.row_numbers import take_rows
 from lancefs.scan.scanner import Filter, LanceScanner
 from lancefs.scan.settings import BATCH_ROWS
 from lancefs.search.row_bits import RowBits
@@ -24,6 +26,11 @@ from lancefs.table.row_metadata import ROW_ADDRESS, ROW_ID
 # Bytes of the rows that filters leave, which are kept for each version: many searches have the same
 # filter.
 _ALLOWED_BYTES = 8 * 1024 * 1024
+# Values, and their bytes by the sizes of data files, that are read of candidates in a remote table
+# before it is known which of these are returned: a store answers so many requests side by side.
+_AHEAD_VALUES, _AHEAD_BYTES = 256, 1024 * 1024
+# Fragments whose rows stand for all.
+_SOME_FRAGMENTS = 64
 _ALLOWED = PerVersion[BudgetCache[tuple[object, ...], RowBits]](
     lambda _: BudgetCache(_ALLOWED_BYTES)
 )
@@ -58,6 +65,20 @@ class WantedRows:
         return (*self.own_filters, self.filter) if is_before else self.own_filters
 
 
+class _Ahead(NamedTuple):
+    """Rows that were read before it is known which of them are returned.
+
+    Attributes:
+        row_ids: Their ids, in order.
+        names: Names of the columns.
+        rows: The columns.
+    """
+
+    row_ids: UInts
+    names: Sequence[str]
+    rows: pa.Table
+
+
 class FoundRows:
     """Reads the wanted columns of the rows that a search found.
 
@@ -85,6 +106,7 @@ class FoundRows:
         self._rows = rows
         self._rankings = {field.name: field for field in rankings}
         self._first = first
+        self._ahead: _Ahead | None = None
         self._returned = self.scanner(self._plain_columns(), ())
         if rows.filter is not None:
             self.scanner([], (rows.filter,))  # raises where the filter cannot be read
@@ -116,12 +138,68 @@ class FoundRows:
             CorruptFile: A file of the table is damaged.
             UnsupportedFeature: A file uses something that this release does not read.
         """
-        taken = self._returned.take_ids(row_ids)
+        returned, taken = self._plain_columns(), None
+        if not isinstance(returned, Mapping):
+            taken = self._taken_ahead(row_ids, returned)
+        if taken is None:
+            taken = self._returned.take_ids(row_ids)
         # By position: a column that is wanted twice is there twice.
         columns = dict(zip(taken.column_names, taken.columns, strict=True))
         columns.update(added)
         schema = self.schema
         return pa.Table.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+    def candidates(self, row_ids: UInts, names: Sequence[str]) -> pa.Table:
+        """Read columns that decide which rows are returned.
+
+        Of few rows of a remote table, what else the search reads of them is read with these, and
+        kept: a round of requests less.
+
+        Args:
+            row_ids: The rows, by their ids in order.
+            names: Names of the columns.
+
+        Raises:
+            LanceError: As `table` does.
+        """
+        returned = self._plain_columns()
+        # An expression may fail on rows that are not returned.
+        if isinstance(returned, Mapping) or not self._are_few(len(row_ids), len(returned)):
+            return self.scanner(names, ()).take_ids(row_ids)
+        kept = self._taken_ahead(row_ids, names)
+        if kept is None:
+            both = list(dict.fromkeys([*returned, *names, *self._tested_after()]))
+            self._ahead = _Ahead(row_ids, both, self.scanner(both, ()).take_ids(row_ids))
+            kept = self._taken_ahead(row_ids, names)
+            assert kept is not None
+        return kept
+
+    def _tested_after(self) -> list[str]:
+        """Return the columns of the filter of the rows that were found."""
+        if self._rows.prefilter or self._rows.filter is None:
+            return []
+        known = parsed_filter((self._rows.filter,), self._version)
+        return [field.name for field in known.fields]
+
+    def _are_few(self, rows: int, columns: int) -> bool:
+        """Tell whether values are so few that to read them takes no longer than one of them."""
+        if self._version.files.store.is_local or rows * columns > _AHEAD_VALUES:
+            return False
+        some = self._version.readers[:_SOME_FRAGMENTS]
+        sizes = [file.size for reader in some for file in reader.fragment.files]
+        known = sum(size for size in sizes if size is not None)
+        total = sum(reader.physical_rows for reader in some)
+        return None not in sizes and known * rows <= _AHEAD_BYTES * total
+
+    def _taken_ahead(self, row_ids: UInts, names: Sequence[str]) -> pa.Table | None:
+        """Return rows that `candidates` has kept; None where it has not all of them."""
+        if self._ahead is None or not set(names) <= set(self._ahead.names):
+            return None
+        ids, kept, rows = self._ahead
+        places = np.searchsorted(ids, row_ids)
+        if not len(ids) or not np.array_equal(ids[np.minimum(places, len(ids) - 1)], row_ids):
+            return None
+        return take_rows(rows.select([kept.index(name) for name in names]), places)
 
     def passing(self, row_ids: UInts, wanted: Filter) -> Mask:
         """Tell which rows pass a filter.
@@ -131,13 +209,13 @@ class FoundRows:
             wanted: The filter.
         """
         known = parsed_filter((wanted,), self._version)
-        scanner = self.scanner([field.name for field in known.fields], ())
+        names = [field.name for field in known.fields]
         ids, places = np.unique(row_ids, return_inverse=True)
         passed = np.zeros(len(ids), np.bool_)
         for start in range(0, len(ids), BATCH_ROWS):
             part = slice(start, start + BATCH_ROWS)
             # In one batch, which has rows where the filter reads no column, too.
-            (batch,) = scanner.take_ids(ids[part]).combine_chunks().to_batches()
+            (batch,) = self.candidates(ids[part], names).combine_chunks().to_batches()
             passed[part] = known.condition.evaluate(batch)
         return passed[places]
 

@@ -6,7 +6,9 @@ all candidates are compared exactly then.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import call
 
 import numpy as np
 import pyarrow as pa
@@ -16,14 +18,16 @@ from lancefs.datafile.buffers import UInts, to_arrow_numbers
 from lancefs.datafile.row_ranges import is_among
 from lancefs.errors import LanceError
 from lancefs.index.column_indices import BrokenSegment
-from lancefs.index.segments import ColumnIndex
+from lancefs.index.segments import ColumnIndex, IndexSegment
 from lancefs.index.vectors.distances import Metric, distances
+from lancefs.index.vectors.partitions import VectorPartitions
 from lancefs.index.vectors.vector_indices import VectorIndices
 from lancefs.printable import plural
 from lancefs.search.best_rows import BestRows, Ranked, nearest_of
 from lancefs.search.candidates import OpenVectors
 from lancefs.search.exact import compare_all, matrix
 from lancefs.search.found_rows import FoundRows
+from lancefs.search.row_bits import RowBits
 from lancefs.search.vector_query import VectorQuery
 from lancefs.table.open_version import OpenVersion
 
@@ -61,6 +65,7 @@ class IndexSearch:
         self._fragments: list[int] = version.manifest.fragments.ids.tolist()
         self._rows = rows
         self._is_filtered = is_filtered
+        self._allowed_in: dict[tuple[int, ...], RowBits] = {}  # by the fragments
         self._opened = self._open()
 
     @property
@@ -72,13 +77,31 @@ class IndexSearch:
         """The segments that can be searched: those that compare as the first one does."""
         found: list[OpenVectors] = []
         segments = self._index.segments
-        opened = self._indices.do_each(self._indices.open, segments)
+        work: list[Callable[[], VectorPartitions | None]] = []
+        if self._is_filtered and not self._indices.is_local and self._may_fit:
+            # Requests of the filter are under way together with those of the index.
+            work += [partial(self._filter, one) for one in segments if len(one.covered)]
+        work += [partial(self._indices.open, one) for one in segments]
+        opened = self._indices.do_each(call, work)[-len(segments) :]
         for segment, partitions in zip(segments, opened, strict=True):
             if partitions is None or partitions.dimension != self._query.dimension:
                 continue
             if not found or found[0].partitions.metric == partitions.metric:
                 found.append(OpenVectors(segment, partitions, self._indices.coverage))
         return found
+
+    @property
+    def _may_fit(self) -> bool:
+        """Whether the index compares as the query wants it, as far as the manifest tells."""
+        wanted, recorded = self._query.metric, self._index.metric
+        return wanted is None or recorded is None or wanted == recorded
+
+    def _filter(self, segment: IndexSegment) -> None:
+        """Find the rows that may be found, in the fragments of a segment."""
+        covered = tuple(segment.covered.tolist())
+        if covered not in self._allowed_in:
+            is_all = len(covered) == len(self._fragments)
+            self._allowed_in[covered] = self._rows.allowed(None if is_all else covered)
 
     def found(self) -> list[Ranked] | None:
         """Return the nearest rows for each query vector; None where the index cannot tell.
@@ -131,9 +154,8 @@ class IndexSearch:
     def _find_allowed(self) -> int:
         """Find the rows that may be found, in the fragments of each segment; return how many."""
         for one in self._opened:
-            covered = one.segment.covered.tolist()
-            is_all = len(covered) == len(self._fragments)
-            one.allowed = self._rows.allowed(None if is_all else covered)
+            self._filter(one.segment)
+            one.allowed = self._allowed_in[tuple(one.segment.covered.tolist())]
         return sum(one.allowed.num_rows for one in self._opened if one.allowed is not None)
 
     def _allowed(self) -> Ranked:
@@ -188,7 +210,7 @@ class IndexSearch:
 
     def _vectors_of(self, row_ids: UInts) -> pa.Array:
         """Return the vectors of rows."""
-        taken = self._rows.scanner_of([self._query.field.name]).take_ids(row_ids)
+        taken = self._rows.candidates(row_ids, [self._query.field.name])
         return taken.column(0).combine_chunks()
 
     def _note_use(self) -> None:

@@ -69,6 +69,7 @@ class File:
         self._size = size
         self._local: LocalFile | None = None
         self._held: tuple[int, Bytes] | None = None  # see `holding_tails`
+        self._head: Bytes | None = None  # the same
         self._tail_start: int | None = None  # of what `read_tail` read
 
     def __repr__(self) -> str:
@@ -338,7 +339,7 @@ def read_all(wanted: Sequence[tuple[File, Sequence[ByteRange]]]) -> list[list[By
             results[position] = file.local.read(ranges)
         elif ranges:
             _check_bounds(file, ranges)
-            part = _RemotePart(position, ranges, file.held)
+            part = _RemotePart(position, ranges, file._head, file.held)
             if part.unheld:
                 remote.setdefault(file.store, {}).setdefault(file.path, []).append(part)
             else:
@@ -355,23 +356,31 @@ class _RemotePart(NamedTuple):
     Attributes:
         position: Where they are among all that is wanted.
         ranges: The ranges.
+        head: The first bytes of the file, if they are in memory.
         held: The end of the file that is in memory: where it begins, and its bytes; None for none.
     """
 
     position: int
     ranges: Sequence[ByteRange]
+    head: Bytes | None
     held: tuple[int, Bytes] | None
 
     @property
     def unheld(self) -> Sequence[ByteRange]:
-        """The ranges that begin before the end that is held."""
-        held = self.held
-        return self.ranges if held is None else [one for one in self.ranges if one[0] < held[0]]
+        """The ranges that neither lie in the head nor begin in the end that is held."""
+        if self.head is None and self.held is None:
+            return self.ranges
+        first = 0 if self.head is None else len(self.head)
+        last = None if self.held is None else self.held[0]
+        return [one for one in self.ranges if one[1] > first and (last is None or one[0] < last)]
 
     def cut_from(self, blocks: Sequence[tuple[int, Bytes]]) -> list[Bytes]:
-        """Return the bytes of the ranges, from blocks of the file and the end that is held."""
+        """Return the bytes of the ranges, from blocks of the file and what is held of it."""
         if self.held is not None:
             blocks = [*(block for block in blocks if block[0] < self.held[0]), self.held]
+        if self.head is not None:
+            # A block that begins in the head goes on behind it, and has what both of them have.
+            blocks = [(0, self.head), *blocks]
         return cut(blocks, self.ranges)
 
 
@@ -404,13 +413,14 @@ def _read_remote(
 
 
 @contextmanager
-def holding_tails(files: Sequence[File]) -> Iterator[None]:
+def holding_tails(files: Sequence[File], heads: Sequence[File] = ()) -> Iterator[None]:
     """Read the ends of several remote files in one round of requests, and hold them in memory.
 
     Reads of these bytes make no request inside of the context. `File.tail` says how many bytes.
 
     Args:
         files: The files; local ones are left alone.
+        heads: Those of them of which the first `TAIL` bytes are read and held, too.
 
     Raises:
         MissingFile: A file does not exist.
@@ -419,13 +429,18 @@ def holding_tails(files: Sequence[File]) -> Iterator[None]:
     remote = [file for file in files if not file.store.is_local]
     starts = [file.tail_start(TAIL, file.size) for file in remote]
     wanted = [(file, [(at, file.size)]) for file, at in zip(remote, starts, strict=True)]
-    for file, start, (data,) in zip(remote, starts, read_all(wanted), strict=True):
+    begun = [file for file in heads if not file.store.is_local]
+    first = [(file, [(0, min(TAIL, file.size))]) for file in begun]
+    found = [data for (data,) in read_all([*wanted, *first])]
+    for file, start, data in zip(remote, starts, found[: len(remote)], strict=True):
         file._held = start, data
+    for file, data in zip(begun, found[len(remote) :], strict=True):
+        file._head = data
     try:
         yield
     finally:
         for file in remote:
-            file._held = None
+            file._held = file._head = None
 
 
 def prefetch(ends: Sequence[File], wholes: Sequence[File]) -> None:

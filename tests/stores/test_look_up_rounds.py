@@ -106,6 +106,14 @@ LOOK_UPS: dict[str, tuple[int, Callable[[LanceDataset], pa.Table]]] = {
     "words": (4, lambda dataset: dataset.search("word77 word99")),
     "a phrase": (4, lambda dataset: dataset.search('"word1 word12"')),
     "vectors": (4, lambda dataset: dataset.nearest("v", QUERY, 5, nprobes=3)),
+    "refined vectors": (
+        4,
+        lambda dataset: dataset.nearest("v", QUERY, 5, nprobes=3, refine_factor=5),
+    ),
+    "filtered vectors": (
+        4,
+        lambda dataset: dataset.nearest("v", QUERY, 5, nprobes=3, filter="name < 'n0027000'"),
+    ),
 }
 
 

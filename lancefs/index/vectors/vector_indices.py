@@ -73,12 +73,15 @@ def _open(segment: IndexSegment, files: TableFiles) -> VectorPartitions:
     key = tuple(part for file in found for part in identity_of(file))
 
     def opened() -> tuple[VectorPartitions, list[File]]:
-        first = found[0]  # it is read as a whole, where it is small: the centroids
-        if not first.store.is_local and first.size <= SMALL:
-            first.tail = first.size
-        with holding_tails(found):
+        remote = [file for file in found if not file.store.is_local]
+        for file in remote:
+            if file.size <= SMALL:  # to read a part of it would be one round of requests more
+                file.tail = file.size
+        # Centroids are the first bytes of a file that has the graphs of HNSW kinds.
+        heads = [file for file in remote[:1] if len(remote) > 1 and file.size > SMALL]
+        with holding_tails(found, heads):
             if len(found) == 1:
-                return VectorPartitions(OneFile(first), key), found
+                return VectorPartitions(OneFile(found[0]), key), found
             index, vectors = (IndexReader(file, files.max_memory) for file in found)
             with holding_buffers([index, vectors], _BUFFERS):
                 return VectorPartitions(TwoFiles(index, vectors), key), found
