@@ -90,6 +90,13 @@ class AddressMap:
                 np.add(offsets, base, out=addresses[end - size : end])
         return addresses
 
+    def as_set(self) -> BitMap64:
+        """Return the addresses, or ids, as one set; raises as `bitmaps` does."""
+        entries = [
+            _COUNT.pack(number) + bitmap.serialize() for number, bitmap in sorted(self.bitmaps())
+        ]
+        return read_treemap(_LONG_COUNT.pack(len(entries)) + b"".join(entries))
+
     def _parsed(self, fragment_id: int) -> BitMap:
         stored = self._bitmaps[fragment_id]
         if isinstance(stored, bytes):

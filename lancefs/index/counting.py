@@ -15,6 +15,7 @@ from lancefs.index.bitmap import Bitmap, RowTallies
 from lancefs.index.btree import BTree
 from lancefs.index.column_indices import BROKEN
 from lancefs.index.exact_rows import TestedRows, count_live, rows_of_fragment
+from lancefs.index.id_sets import ids_named, ids_passing
 from lancefs.index.labels import LabelList
 from lancefs.index.lookup import MAX_ROWS, TableIndices
 from lancefs.index.opened import OpenSegment
@@ -169,6 +170,9 @@ class _Counting:
         then the numbers of rows in its pages are enough.
         """
         coverage = self.indices.coverage
+        if segment.holds_row_ids and isinstance(opened, Bitmap | LabelList):
+            named = ids_named(coverage, segment, opened, pages, test, MAX_ROWS)
+            return None if named is None else len(named)
         if isinstance(opened, BTree):
             most = self.indices.max_read_of(opened, test)
             live = coverage.live_rows(segment)
@@ -259,6 +263,9 @@ class _Counting:
         # A fragment that only some of the indices cover is scanned, for which they name rows.
         if any(one != covered[0] for one in covered) or self._is_scanned(predicate, plans):
             return None
+        segments = [segment for plan in plans.values() for segment, _, _ in plan.segments]
+        if all(segment.holds_row_ids for segment in segments):
+            return self._count_ids(predicate, plans, covered[0])
         found, left = dict[int, TestedRows](), set(covered[0])
         parts = predicate.parts if isinstance(predicate, AllOf) else [predicate]
 
@@ -285,6 +292,26 @@ class _Counting:
             )
             count += count_live(passing, reader.deleted)
         return Count(count, covered[0])
+
+    def _count_ids(
+        self, predicate: Predicate, plans: Mapping[int, Plan], covered: frozenset[int]
+    ) -> Count | None:
+        """Count the rows that pass several tests, where all indices name rows by stable ids."""
+        from pyroaring import BitMap64
+
+        coverage, found = self.indices.coverage, dict[int, BitMap64]()
+        for test in tests_of(predicate):
+            found[id(test)] = BitMap64()
+            for segment, opened, pages in plans[id(test)].segments:
+                try:
+                    ids = ids_named(coverage, segment, opened, pages, test, MAX_ROWS)
+                except BROKEN as error:
+                    self.indices.give_up(segment, error)
+                    return None
+                if ids is None:
+                    return None
+                found[id(test)] |= ids
+        return Count(len(ids_passing(predicate, lambda test: found[id(test)])), covered)
 
     def _is_scanned(self, predicate: Predicate, plans: Mapping[int, Plan]) -> bool:
         """Tell whether testing the rows of a part of a predicate is quicker than reading all."""

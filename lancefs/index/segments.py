@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from lancefs.index.row_sets import (
     of_addresses,
 )
 from lancefs.printable import get_logger
+from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.flags import ReaderFlags
 from lancefs.table.fragments import REPLACED_FIELD, Fragment
 from lancefs.table.indices import Index, IndexFile, segments_by_name
@@ -33,7 +35,13 @@ from lancefs.table.manifest import Manifest
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.row_metadata import OFFSET_BITS
 
+if TYPE_CHECKING:
+    from pyroaring import BitMap64
+
 logger = get_logger(__name__)
+
+# Bytes of sets of the live rows of segments, which are kept for each version.
+_LIVE_IDS_BYTES = 32 * 1024 * 1024
 
 # Kind -> by version of the index, whether its row numbers are row ids in tables with stable row
 # ids; otherwise they are addresses. Other kinds and versions are not used.
@@ -112,6 +120,7 @@ class Coverage:
         self._rewritten: dict[int, bool] = {}  # `_may_be_rewritten`
         self._overlaid = list(_overlaid(version))
         self._fields = version.manifest.fields
+        self._live_ids: BudgetCache[bytes, BitMap64] = BudgetCache(_LIVE_IDS_BYTES)
         self._complete: set[str] = set()  # ids of segments that `_check_complete` has let pass
 
     def scalar_indices(self, indices: Sequence[Index]) -> Iterator[ColumnIndex]:
@@ -257,6 +266,18 @@ class Coverage:
         highest = max(fragments, default=0) << OFFSET_BITS
         self._limits.check_fragments(segment.index.name, np.array([highest], np.uint64))
 
+    def check_ids(self, segment: IndexSegment, highest: int) -> None:
+        """Refuse ids that no row ever had, in a segment that names rows by their ids.
+
+        Args:
+            segment: The segment.
+            highest: The highest id.
+
+        Raises:
+            CorruptFile: No row ever had it.
+        """
+        self._limits.check_ids(segment.index.name, np.array([highest], np.uint64))
+
     def check_highest(self, segment: IndexSegment, addresses: UInts) -> None:
         """Refuse rows that cannot be, in a segment that names rows by the addresses that they have.
 
@@ -274,6 +295,17 @@ class Coverage:
         """Return the live rows of each covered fragment; None if the manifest lacks a number."""
         counts = None if self._reuse else self.row_counts(segment)
         return None if counts is None else counts[0] - counts[1]
+
+    def live_ids(self, segment: IndexSegment) -> BitMap64:
+        """Return the stable ids of the live rows of the fragments that a segment covers.
+
+        Raises:
+            LanceError: They cannot be read, or two rows have the same id.
+        """
+        covered = segment.covered
+        return self._live_ids.get(
+            covered.tobytes(), lambda: self._row_index.live_ids(covered.tolist()), _set_bytes
+        )
 
     def row_counts(self, segment: IndexSegment) -> tuple[Ints, Ints] | None:
         """Return the rows of each covered fragment, deleted ones included, and its deleted rows.
@@ -498,6 +530,13 @@ def _is_rewritten(fragment: Fragment, lists: Set[int], items: Set[int]) -> bool:
 def is_over_vectors(index: Index) -> bool:
     """Tell whether an index is one over vectors, of any kind."""
     return (index.type or "").partition("_")[0] in ("Vector", "IVF")
+
+
+def _set_bytes(rows: BitMap64) -> int:
+    """Return the memory of a set, about."""
+    sizes = rows.get_statistics()
+    lists = sizes["n_bytes_array_containers"] + sizes["n_bytes_run_containers"]
+    return lists + sizes["n_bytes_bitset_containers"]
 
 
 def _ascending(numbers: UInts) -> UInts:

@@ -8,19 +8,23 @@ Format: https://github.com/RoaringBitmap/RoaringFormatSpec (standard, portable, 
 
 from __future__ import annotations
 
+from array import array
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lancefs.datafile.buffers import Ints, reserve
+from lancefs.datafile.buffers import Ints, UInts, reserve
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
 if TYPE_CHECKING:
-    from pyroaring import BitMap
+    from pyroaring import BitMap, BitMap64
 
 # Bytes that a value takes while it is expanded: 32 bits, then 64.
 _VALUE_BYTES = 12
+# Ids are added to a set one by one, unless so many on average follow each other.
+_LEAST_RUN = 64
 
 
 def parse_bitmap(data: bytes | Bytes) -> BitMap:
@@ -44,6 +48,23 @@ def parse_bitmap(data: bytes | Bytes) -> BitMap:
     if size != len(data):  # pyroaring ignores bytes behind the last container
         raise CorruptFile(f"the bitmap takes {size} bytes, {len(data)} were found")
     return bitmap
+
+
+def set_of_ids(ids: UInts) -> BitMap64:
+    """Return row ids, in any order, as a set.
+
+    Args:
+        ids: The ids.
+    """
+    from pyroaring import BitMap64
+
+    edges = np.flatnonzero(ids[1:] - ids[:-1] != 1) + 1
+    if (len(edges) + 1) * _LEAST_RUN > len(ids):
+        return BitMap64(array("Q", ids.tobytes()))
+    found, bounds = BitMap64(), [0, *edges.tolist(), len(ids)]
+    for start, end in pairwise(bounds):
+        found.add_range(int(ids[start]), int(ids[end - 1]) + 1)
+    return found
 
 
 def read_bitmap(data: bytes | Bytes, limit: int, max_count: int | None = None) -> Ints:

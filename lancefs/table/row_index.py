@@ -10,7 +10,7 @@ Format page: row ids and lineage, section "Row ID Index"
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,11 +20,14 @@ from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.row_ranges import as_ranges, is_among
 from lancefs.errors import CorruptFile, locating
 from lancefs.forks import cached_property
+from lancefs.table.bitmaps import set_of_ids
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_table import Fragments
 from lancefs.table.row_metadata import OFFSET_BITS, ROW_ID, RowMetadata
 
 if TYPE_CHECKING:
+    from pyroaring import BitMap64
+
     from lancefs.datafile.buffers import Ints, UInts
     from lancefs.table.row_ids import Segment
 
@@ -110,6 +113,29 @@ class RowIndex:
                 which: Ints = np.arange(start, start + known)
                 rows.append(_live_rows(reader, which, offsets[:known]))
         return [found for found in rows if len(found.which)]
+
+    def live_ids(self, fragment_ids: Iterable[int]) -> BitMap64:
+        """Return the stable ids of the live rows of some fragments.
+
+        Args:
+            fragment_ids: The ids of the fragments, each once.
+
+        Raises:
+            LanceError: As `find_ids` does.
+        """
+        from pyroaring import BitMap64
+
+        found, size = BitMap64(), 0
+        for number in fragment_ids:
+            reader = self._readers[self._fragments.positions[number]]
+            ids = self.metadata.at(ROW_ID, reader, reader.live_offsets())
+            size += len(ids)
+            found |= set_of_ids(ids)
+            if len(found) < size:
+                error = CorruptFile(f"two rows have the same stable id, one in fragment {number}")
+                error.path = reader.files.store.url()
+                raise error
+        return found
 
     def ranges_of_ids(self, intervals: Sequence[Interval]) -> dict[int, list[RowRange]]:
         """Return the ranges of the rows whose ids are in intervals.
