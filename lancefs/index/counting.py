@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from lancefs.errors import CorruptFile
 from lancefs.index.bitmap import Bitmap, RowTallies
 from lancefs.index.btree import BTree
 from lancefs.index.column_indices import BROKEN
+from lancefs.index.contents import Wanted
 from lancefs.index.exact_rows import TestedRows, count_live, rows_of_fragment
 from lancefs.index.id_sets import ids_named, ids_passing
 from lancefs.index.labels import LabelList
@@ -94,12 +95,25 @@ class _Counting:
         """Count the rows that pass a predicate; None if indices do not tell."""
         if not isinstance(predicate, ColumnTest):
             return self._count_joined(predicate)
+        if predicate.excludes is not None:
+            return self._count_excluding(predicate, predicate.excludes)
         missing = self._count_missing(predicate) if _is_of_missing(predicate) else None
         if missing is not None:
             return missing
         plans = self._plans(predicate, _TALLIES_SHARE)
         counts = (self._count_tested(plan, predicate) for plan in plans)
         return next((counted for counted in counts if counted is not None), None)
+
+    def _count_excluding(self, test: ColumnTest, excluded: Wanted) -> Count | None:
+        """Count values that do not hold something, as all less those that do, or are missing."""
+        others = replace(
+            test, keeps_null=True, contents=excluded, contents_suffice=True, excludes=None
+        )
+        counted = self.count(others)
+        if counted is None:
+            return None
+        live = sum(self.reader_of(number).num_rows for number in counted.counted)
+        return Count(live - counted.rows, counted.counted)
 
     def _count_missing(self, test: ColumnTest) -> Count | None:
         """Count missing values by zones, in fragments without deleted rows; None without any."""

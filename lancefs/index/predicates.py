@@ -46,6 +46,8 @@ class ColumnTest:
             `keeps_null`; no others do.
         intervals_suffice: Whether all values between the ends of an interval pass, which may be
             left out themselves.
+        excludes: What values that are not missing hold if they do not pass, and no others do; None
+            where nothing is known of it. No missing value passes then.
     """
 
     field_id: int
@@ -57,6 +59,7 @@ class ColumnTest:
     is_exact: bool = True
     contents_suffice: bool = False
     intervals_suffice: bool = False
+    excludes: Wanted | None = None
 
 
 @dataclass(frozen=True, slots=True)

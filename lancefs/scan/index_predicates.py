@@ -132,6 +132,7 @@ def _test(node: ExpressionNode, fields: Mapping[str, Field], is_negated: bool) -
         passes,
         contents_suffice=found.contents_suffice,
         intervals_suffice=found.intervals_suffice,
+        excludes=found.excludes,
     )
 
 
@@ -158,6 +159,7 @@ class _Read(NamedTuple):
         contents: What values that pass hold; None where nothing is known of it.
         contents_suffice: Whether all values that hold it pass.
         intervals_suffice: Whether all values between the ends of an interval pass.
+        excludes: What values that do not pass hold, unless they are missing, and no others do.
     """
 
     expression: pc.Expression
@@ -166,6 +168,7 @@ class _Read(NamedTuple):
     contents: Wanted | None = None
     contents_suffice: bool = False
     intervals_suffice: bool = False
+    excludes: Wanted | None = None
 
 
 def _read_field(node: ExpressionNode, data_type: pa.DataType, is_negated: bool) -> _Read | None:
@@ -269,12 +272,12 @@ def _read_array_has(node: ExpressionNode, data_type: pa.DataType, is_negated: bo
     if lists.kind != "field" or wanted.kind != "literal" or value is None:
         return None
     expression = pc.Expression._call(node.name, [pc.field(lists.name), pc.scalar(value)])
-    if is_negated:
-        return _Read(expression, None)
     if row_functions.is_array_has_any(node.name):
         contents = some(Item(each) for each in value.values)
     else:
         contents = Item(value) if value.is_valid else NOTHING
+    if is_negated:  # of a missing value, no list passes either
+        return _Read(expression, None, excludes=contents if value.is_valid else None)
     return _Read(expression, None, contents=contents, contents_suffice=True)
 
 

@@ -57,6 +57,9 @@ _COUNTED = [
     "array_has_any(tags, ['t3', 't5']) and cat = 'c3'",
     "array_has_all(tags, ['t3', 't1']) or n between 70 and 90",
     "(cat = 'c1' and flag) or (cat = 'c2' and n < 12000) or array_has(tags, 't0')",
+    "not array_has(tags, 't3')",
+    "not array_has(tags, 'nothing')",
+    "not array_has_any(tags, ['t3', 't5'])",
     "cat = 'nothing' or n = -1",
     "cat = 'nothing' and n < 9000",
 ]
