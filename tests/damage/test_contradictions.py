@@ -267,6 +267,16 @@ def test_members_lie_in_the_same_lists(tmp_path: Path, name: str) -> None:
     refuse(tmp_path / "t.lance", READS[name], "differ in which lists they lie in")
 
 
+@READERS
+def test_lists_that_no_page_has_are_refused_by_file_and_column(tmp_path: Path, read: Read) -> None:
+    page = lists_page([2, 1, 0, 3, 1, 2, 1, 2], [ITEM, NULL_LIST])
+    page.rows = 4
+    write_columns(
+        tmp_path / "t.lance", pa.schema({"a": pa.list_(pa.int32())}), [ColumnOf([page])], 8
+    )
+    refuse(tmp_path / "t.lance", read, "row . is wanted|8 rows in a page of 4")
+
+
 def test_members_may_differ_in_what_is_null_below_nulls(tmp_path: Path) -> None:
     """As pylance writes members that cannot be null, in structs in lists of one size."""
     rows, rng = 700, np.random.default_rng(1)

@@ -164,9 +164,12 @@ def check_levels_of(
         pages, levels = own.pages.copy(), own.levels.pages.copy()
         pages[:, POSITIONS] -= plan.span[0]
         levels[:, LEVEL_POSITIONS] -= plan.span[0]
-        for page, some in rows_by_page(pages, rows):
+        place = leaf.place(columns[leaf.field.id])
+        with locating(url, place):
+            found = list(rows_by_page(pages, rows))
+        for page, some in found:
             of_page = pages[page : page + 1], levels[page : page + 1], np.array([[0, 1]])
-            with locating(url, f"{leaf.place(columns[leaf.field.id])}, page {page}"):
+            with locating(url, f"{place}, page {page}"):
                 take_levels([data], *of_page, some)
 
 
