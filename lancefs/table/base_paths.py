@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, get_args
 from urllib.parse import unquote
 
-from lancefs.errors import CorruptFile, ReadFailed, UnsupportedFeature
+from lancefs.errors import CorruptFile, ReadFailed, UnsupportedFeature, locating
 from lancefs.masking import mask_secrets
 from lancefs.printable import get_logger
 from lancefs.storage import TAIL, Bytes, File, Store, opened_folder, read_folder
@@ -180,7 +180,8 @@ class TableFiles:
         self._stores: dict[int, Store] = {}
         self._external: dict[str, Store] = {}
         if len(self._bases) != len(base_paths):
-            raise CorruptFile("two base paths of the manifest have the same id")
+            with self._locating():
+                raise CorruptFile("two base paths of the manifest have the same id")
 
     def data_file(self, file: DataFile) -> File:
         """Return a data file of a fragment; raises as `file` does."""
@@ -229,12 +230,16 @@ class TableFiles:
             CorruptFile: The path climbs out of its directory, or the manifest lacks the base path.
             UnsupportedFeature: The rules do not allow the base path.
         """
-        _check_relative(path)
-        if base_id is None:
-            return self.store.file(_join(directory, path), size, _UNIQUE)
-        base = self._base(base_id)
-        if base_id not in self._stores:
-            self._stores[base_id] = self._open_base(base).of_version(self.store.version)
+        try:
+            _check_relative(path)
+            if base_id is None:
+                return self.store.file(_join(directory, path), size, _UNIQUE)
+            base = self._base(base_id)
+            if base_id not in self._stores:
+                self._stores[base_id] = self._open_base(base).of_version(self.store.version)
+        except (CorruptFile, UnsupportedFeature):
+            with self._locating():
+                raise
         # A plain directory holds files of all kinds directly.
         below = _join(directory, path) if base.is_dataset_root else path
         return self._stores[base_id].file(below, size, _UNIQUE)
@@ -250,6 +255,13 @@ class TableFiles:
             CorruptFile: The path climbs out of its base path, or the manifest lacks the base path.
             UnsupportedFeature: The rules do not allow to read the object.
         """
+        try:
+            return self._external_file(uri, base_id)
+        except (CorruptFile, UnsupportedFeature):
+            with self._locating():
+                raise
+
+    def _external_file(self, uri: str, base_id: int | None) -> File:
         if "\0" in uri:
             raise CorruptFile(f"the blob {uri!r} has a NUL in its address")
         if base_id is not None:
@@ -270,6 +282,11 @@ class TableFiles:
             f"the blob {uri!r} is no part of the table; it is read only when asked for, with "
             "BaseRules(external_blobs=[…]), which lists the directories that may be read"
         )
+
+    def _locating(self) -> locating:
+        """Add the table and the version to errors about what the manifest names."""
+        version = self.store.version
+        return locating(self.store.url(), None if version is None else f"version {version}")
 
     def _below(self, uri: str, directory: str) -> str | None:
         """Return the path of a URI below a directory; None if it lies elsewhere."""

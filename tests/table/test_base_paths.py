@@ -69,6 +69,34 @@ def test_a_path_that_leaves_its_base_is_damage(path: str) -> None:
             files(bases).data_file(data_file(path, base))
 
 
+@pytest.mark.parametrize(
+    ("path", "base", "said"),
+    [
+        ("../x", None, "the manifest names the file '../x'"),
+        ("x", 5, "below base path 5"),
+        ("x", 0, "base path 0 (/etc) lies outside of /data"),
+        ("x", 1, "base path 1 (s3://b/x) lies in another store"),
+        ("x", 2, "base path 2 is '../up', not an absolute path"),
+    ],
+)
+def test_errors_about_names_in_a_manifest_tell_the_table_and_the_version(
+    path: str, base: int | None, said: str
+) -> None:
+    places = [("/etc", 0), ("s3://b/x", 1), ("../up", 2)]
+    bases = [BasePath(number, None, False, place) for place, number in places]
+    found = TableFiles(local_store("/data/t.lance").of_version("3"), bases)
+    with pytest.raises((CorruptFile, UnsupportedFeature)) as caught:
+        found.data_file(data_file(path, base))
+    assert str(caught.value).startswith("/data/t.lance: version 3: ")
+    assert said in str(caught.value)
+
+
+def test_base_paths_with_the_same_id_are_damage_of_a_table() -> None:
+    bases = [BasePath(1, None, False, place) for place in ("/data/a", "/data/b")]
+    with pytest.raises(CorruptFile, match=r"^/data/t\.lance: two base paths .* have the same id"):
+        files(bases)
+
+
 @pytest.mark.parametrize("path", ["..a", "a..b", "a...", ".a", "x y", "100%", "a%20b", "%zz"])
 def test_dots_in_a_name_are_no_way_up(path: str) -> None:
     assert files().data_file(data_file(path)).path == f"data/{path}"
