@@ -357,13 +357,13 @@ static int64_t read_zipped(Piece piece, const int64_t *page, const int64_t *rows
                 return DAMAGED;
             length = load(items + begin, prefix);
             begin += (uint64_t)prefix;
-            if (length > high - begin)
-                return DAMAGED;
             if (validity != NULL)
                 set_bit(validity, i);
         } else if (validity == NULL) {
             return DAMAGED;
         }
+        if (length != high - begin)
+            return DAMAGED;
         const int64_t base = piece.start + page[CHUNKS] + (int64_t)begin;
         const Span span = {base, base + (int64_t)length};
         memcpy(out + i * (int64_t)sizeof span, &span, sizeof span);

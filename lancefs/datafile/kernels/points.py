@@ -295,8 +295,8 @@ def take_zipped(data: Bytes, page: Ints, rows: Ints) -> tuple[Ints, Mask, tuple[
         raise CorruptFile("a value of a full-zip page is longer than its row")
     prefixes = (start + low + word)[~invalid]
     lengths[~invalid] = numbers_at(data, prefixes, int(page[column.BITS]) // 8)
-    if np.any((lengths < 0) | (lengths > high - begins)):
-        raise CorruptFile("a value of a full-zip page is longer than its row")
+    if np.any(lengths != high - begins):
+        raise CorruptFile("a value of a full-zip page is longer or shorter than its row")
     spans = np.stack((begins, begins + lengths), axis=1) + start
     places = 1 + len(rows) - int(np.count_nonzero(low[1:] == high[:-1]))
     return spans, invalid, (2 * width * len(rows) + int((high - low).sum()), places)

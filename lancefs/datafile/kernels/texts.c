@@ -291,11 +291,13 @@ static int64_t write_zipped(Leaf *leaf, const int64_t *part, const Zipped *rows,
                 return DAMAGED;
             length = load(rows->items + begin, rows->prefix);
             begin += prefix;
-            if (length > end - begin || length > INT32_MAX / LONGEST_SYMBOL)
+            if (length > INT32_MAX / LONGEST_SYMBOL)
                 return DAMAGED;
             if (leaf->validity != NULL)
                 leaf->validity[(at + i) / 8] |= (uint8_t)(1u << ((at + i) % 8));
         }
+        if (length != end - begin)
+            return DAMAGED;
         if (room != NULL)
             memmove(room + size, rows->items + begin, (size_t)length);
         else

@@ -202,9 +202,10 @@ class FullZipPage:
         visible = items[is_visible]
         lengths = None if self.is_fixed else self._lengths(data, items, definition)
         if lengths is not None and not self.top:  # `find_items` checks the items of lists
-            after = np.where(lengths < 0, 0, self.width + lengths)
-            if np.any(visible + self.word + after > ends[is_visible]):
-                raise CorruptFile("a value of a full-zip page is longer than its row")
+            after = np.zeros(len(items), np.int64)
+            after[is_visible] = np.where(lengths < 0, 0, self.width + lengths)
+            if np.any(items + self.word + after != ends):
+                raise CorruptFile("a value of a full-zip page is longer or shorter than its row")
         block = self.decode_at(data, visible + self.word, lengths)
         return DecodedPage(block, rep, definition, self.layers, len(starts))
 
