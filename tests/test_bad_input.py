@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,35 @@ def test_a_deletion_file_that_is_gone_is_named(path: Path) -> None:
     file.unlink()
     with pytest.raises(MissingFile, match=file.name):
         lancefs.open(path).to_table()
+
+
+_MANY_LISTS = "fixed_size_list:" * 200 + "float" + ":1" * 200
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [("later", "the type 'later' is not known"), (_MANY_LISTS, "nest more than")]
+)
+@pytest.mark.parametrize("door", ["table", "batches", "head", "take", "filter", "view", "stream"])
+def test_a_type_that_cannot_be_read_is_said_of_its_table(
+    kind: str, said: str, door: str, path: Path
+) -> None:
+    def give_type(manifest: table_pb2.Manifest) -> None:
+        manifest.fields[0].logical_type = kind
+
+    change_newest(path, give_type)
+    dataset, tree = lancefs.open(path), lancefs.LanceFileSystem(fo=str(path))
+    read: dict[str, Callable[[], object]] = {
+        "table": dataset.to_table,
+        "batches": lambda: list(dataset.to_batches()),
+        "head": lambda: dataset.head(2),
+        "take": lambda: dataset.take([1]),
+        "filter": lambda: dataset.count_rows(filter="id = 1"),
+        "view": lambda: tree.open("latest.arrow").read(),
+        "stream": lambda: tree.open("latest.arrows").read(),
+    }
+    with pytest.raises((CorruptFile, UnsupportedFeature), match=said) as caught:
+        read[door]()
+    assert str(caught.value).startswith(str(path))
 
 
 def test_every_error_is_one_of_the_family() -> None:

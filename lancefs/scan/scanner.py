@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from lancefs.arguments import check_flags, check_number
 from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.row_ranges import count_rows
+from lancefs.errors import CorruptFile, UnsupportedFeature, locating
 from lancefs.forks import cached_property
 from lancefs.other_names import SCANNER, OtherNames
 from lancefs.printable import plural, printable
@@ -245,7 +246,15 @@ class LanceScanner(OtherNames):
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in batches, in the order of the table."""
-        return self._projection.apply(Scan(self._request).batches())
+        return self._finish(Scan(self._request).batches())
+
+    def _finish(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield batches of a scan as the projection has them."""
+        try:
+            yield from self._projection.apply(batches)
+        except (CorruptFile, UnsupportedFeature):  # of the schema, if it names no file
+            with locating(self._version.resolved.manifest.url):
+                raise
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return a stream of the rows."""
@@ -397,7 +406,7 @@ class LanceScanner(OtherNames):
 
     def _join(self, batches: Iterable[pa.RecordBatch]) -> pa.Table:
         """Return batches of a scan as a table."""
-        found = list(self._projection.apply(batches))
+        found = list(self._finish(batches))
         return pa.Table.from_batches(found, found[0].schema if found else self.projected_schema)
 
     def _choose_readers(self, fragments: Iterable[Any]) -> list[FragmentReader]:
@@ -413,7 +422,11 @@ class LanceScanner(OtherNames):
     def _parse(self, filters: Sequence[Filter]) -> ParsedFilter:
         from lancefs.scan.parsed_filters import parsed_filter
 
-        return parsed_filter(filters, self._version)
+        try:
+            return parsed_filter(filters, self._version)
+        except (CorruptFile, UnsupportedFeature):  # of the schema
+            with locating(self._version.resolved.manifest.url):
+                raise
 
     def _index_use(self, parsed: ParsedFilter | None, is_part: bool) -> IndexUse | None:
         """Return what asks the indices for the rows of a filter; of a part of the table or all."""

@@ -180,7 +180,7 @@ class TableFiles:
         self._stores: dict[int, Store] = {}
         self._external: dict[str, Store] = {}
         if len(self._bases) != len(base_paths):
-            with self._locating():
+            with self.locating():
                 raise CorruptFile("two base paths of the manifest have the same id")
 
     def data_file(self, file: DataFile) -> File:
@@ -238,7 +238,7 @@ class TableFiles:
             if base_id not in self._stores:
                 self._stores[base_id] = self._open_base(base).of_version(self.store.version)
         except (CorruptFile, UnsupportedFeature):
-            with self._locating():
+            with self.locating():
                 raise
         # A plain directory holds files of all kinds directly.
         below = _join(directory, path) if base.is_dataset_root else path
@@ -258,7 +258,7 @@ class TableFiles:
         try:
             return self._external_file(uri, base_id)
         except (CorruptFile, UnsupportedFeature):
-            with self._locating():
+            with self.locating():
                 raise
 
     def _external_file(self, uri: str, base_id: int | None) -> File:
@@ -283,8 +283,8 @@ class TableFiles:
             "BaseRules(external_blobs=[…]), which lists the directories that may be read"
         )
 
-    def _locating(self) -> locating:
-        """Add the table and the version to errors about what the manifest names."""
+    def locating(self) -> locating:
+        """Return what adds the table and the version to errors about what the manifest says."""
         version = self.store.version
         return locating(self.store.url(), None if version is None else f"version {version}")
 

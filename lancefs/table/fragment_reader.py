@@ -24,7 +24,7 @@ from lancefs.datafile.data_file import FieldReader, mapped_fields
 from lancefs.datafile.fields import Blobs, CacheByFields, Field, are_same
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.point_reader import PointReader
-from lancefs.errors import CorruptFile
+from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.forks import Lock, cached_property
 from lancefs.storage import File, run
 from lancefs.table.base_paths import TableFiles
@@ -199,8 +199,15 @@ class FragmentReader:
             UnsupportedFeature: A data file uses something that this release does not read.
             MemoryLimitExceeded: The rows take too much memory.
         """
-        with expanding(self.files.max_memory, len(fields)):
-            return with_members(partial(self._read_fields, ranges=ranges, blobs=blobs), fields)
+        read = partial(self._read_fields, ranges=ranges, blobs=blobs)
+        try:
+            with expanding(self.files.max_memory, len(fields)):
+                return with_members(read, fields)
+        except (CorruptFile, UnsupportedFeature) as error:
+            if error.path is not None:
+                raise
+            with self.files.locating():  # of the schema
+                raise
 
     def groups(
         self, fields: Sequence[Field], ranges: Sequence[RowRange], most: int

@@ -46,10 +46,11 @@ def known_without_nulls(
     """
     if not isinstance(reader, StructuralReader | ArrayReader):
         return False
-    leaves = _leaves(field)
+    container = reader.container
+    with locating(container.file.url):
+        leaves = _leaves(field)
     if leaves is None or any(leaf.id not in reader.columns for leaf in leaves):
         return False
-    container = reader.container
     yield from container.load([reader.columns[leaf.id] for leaf in leaves])
     for leaf in leaves:
         index = reader.columns[leaf.id]
