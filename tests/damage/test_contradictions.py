@@ -130,6 +130,15 @@ def test_a_level_that_no_layer_has_is_refused(tmp_path: Path, read: Read) -> Non
     refuse(tmp_path / "t.lance", read, "level above|a level that")
 
 
+@pytest.mark.parametrize("name", ["all", "batches", "one", "two"])
+def test_streams_of_bytes_are_as_long_as_the_rows(tmp_path: Path, name: str) -> None:
+    """Of eight values, the second stream begins at byte 8; of seven, it would begin at byte 7."""
+    split = pb.CompressiveEncoding(byte_stream_split=pb.ByteStreamSplit(values=flat_of(32)))
+    page = values_page(7, split, np.arange(8, dtype="<f4").tobytes())
+    write_table(tmp_path / "t.lance", pa.array([1.0], pa.float32()), [page], 7)
+    refuse(tmp_path / "t.lance", READS[name], "split chunk is .*longer than its values")
+
+
 # --- layers ---
 
 

@@ -152,6 +152,12 @@ static inline void join_value(Buffer buffer, int64_t count, int64_t within, int6
         out[i] = buffer.data[i * count + within];
 }
 
+/* Tell whether a buffer has the bytes of `count` values; by those of split ones, streams begin. */
+static int has_room(const int64_t *page, int64_t count, Buffer buffer) {
+    const int64_t size = (count * page[BITS] + 7) / 8;
+    return page[VALUES] == SPLIT ? size == buffer.size : size <= buffer.size;
+}
+
 /* Write the values of `taken` rows of a chunk from the row at position `within` on. */
 static int write_dense_values(const int64_t *page, Chunk chunk, int64_t count, int64_t within,
                               int64_t taken, uint8_t *out, int64_t at) {
@@ -178,7 +184,7 @@ static int write_dense_values(const int64_t *page, Chunk chunk, int64_t count, i
         memcpy(to, (const uint8_t *)whole + within * bytes, (size_t)(taken * bytes));
         return 0;
     }
-    if ((count * bits + 7) / 8 > buffer.size)
+    if (!has_room(page, count, buffer))
         return DAMAGED;
     if (page[VALUES] == SPLIT)
         for (int64_t i = 0; i < taken; i++)
@@ -210,7 +216,7 @@ static int write_values(const int64_t *page, Chunk chunk, int64_t count, int64_t
         }
         return 0;
     }
-    if ((count * bits + 7) / 8 > buffer.size)
+    if (!has_room(page, count, buffer))
         return DAMAGED;
     for (int64_t i = start; i < stop; i++) {
         const int64_t within = rows[i] - first;

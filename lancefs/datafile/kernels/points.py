@@ -325,6 +325,8 @@ def _values(data: Bytes, starts: Ints, ends: Ints, counts: Ints, wanted: Ints, p
         return bit
     width = bits // 8
     if page[PageColumn.VALUES] == Stored.SPLIT:
+        if np.any(counts * width != ends - starts):
+            raise CorruptFile("a byte-stream split chunk is shorter or longer than its values")
         streams = np.arange(width) * counts[chunk][:, None]
         split: Array = data[(starts[chunk] + within)[:, None] + streams].reshape(-1)
         return split

@@ -14,7 +14,7 @@ KERNEL(join_streams, const uint8_t *data, int64_t size, const int64_t *starts, c
         const int64_t start = starts[chunk], end = ends[chunk], count = counts[chunk];
         if (start < previous || end < start || end > size || count < 0 || count > room)
             return DAMAGED;
-        if (count > (end - start) / width)
+        if (count > (end - start) / width || count * width != end - start)
             return DAMAGED;
         const uint8_t *restrict from = data + start;
         switch (width) {

@@ -22,12 +22,14 @@ def join_streams(data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int
         width: Bytes of a value.
 
     Raises:
-        CorruptFile: A chunk is shorter than its values.
+        CorruptFile: A chunk is shorter or longer than its values, which would begin elsewhere.
     """
     check_chunks(data, starts, ends)
     if np.any(counts < 0) or np.any(counts > (ends - starts) // width):
         raise CorruptFile("a byte-stream split chunk is shorter than its values")
     sizes = counts * width
+    if np.any(sizes != ends - starts):
+        raise CorruptFile("a byte-stream split chunk is longer than its values")
     streams = gather(data, starts, starts + sizes)
     values = np.empty((int(counts.sum()), width), dtype=np.uint8)
     firsts = np.cumsum(counts) - counts
