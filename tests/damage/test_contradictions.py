@@ -21,6 +21,7 @@ from damage.forged_pages import (
     chunk,
     flat_of,
     mini_block,
+    table_of,
     values_page,
     write_table,
 )
@@ -137,6 +138,45 @@ def test_streams_of_bytes_are_as_long_as_the_rows(tmp_path: Path, name: str) -> 
     page = values_page(7, split, np.arange(8, dtype="<f4").tobytes())
     write_table(tmp_path / "t.lance", pa.array([1.0], pa.float32()), [page], 7)
     refuse(tmp_path / "t.lance", READS[name], "split chunk is .*longer than its values")
+
+
+def packed_number_page(width: int, stored: int) -> PageOf:
+    """Eight numbers in a block that is said to have some width, and has the bytes of another."""
+    packing = pb.CompressiveEncoding(
+        inline_bitpacking=pb.InlineBitpacking(uncompressed_bits_per_value=32)
+    )
+    block = width.to_bytes(4, "little") + bytes(range(128)) * stored
+    return values_page(8, packing, block)
+
+
+def packed_levels_page(width: int, stored: int) -> PageOf:
+    """Numbers whose levels are said to be packed in some width, and take the bytes of another."""
+    flat = flat_of(width)
+    packing = pb.OutOfLineBitpacking(uncompressed_bits_per_value=16, values=flat)
+    layout = pb.MiniBlockLayout(
+        def_compression=pb.CompressiveEncoding(out_of_line_bitpacking=packing),
+        value_compression=flat_of(32),
+        layers=[NULLABLE],
+        num_buffers=1,
+        num_items=1024,
+    )
+    chunks = [chunk(1024, [(2, b"\xff" * 128 * stored), (4, bytes(4096))])]
+    return PageOf(1024, mini_block(layout), [table_of(chunks), chunks[0]])
+
+
+@pytest.mark.parametrize(("width", "stored"), [(0, 1), (1, 2), (3, 2)])
+@pytest.mark.parametrize("name", READS)
+def test_packed_bits_take_as_many_bytes_as_their_width_says(
+    tmp_path: Path, name: str, width: int, stored: int
+) -> None:
+    """A width that was changed would give other numbers, or values in place of nulls."""
+    for make in (packed_number_page, packed_levels_page):
+        if name == "nulls" and make is packed_number_page:
+            continue  # without levels there are no nulls, whatever the numbers are
+        page = make(width, stored)
+        path = tmp_path / make.__name__
+        write_table(path, pa.array([1], pa.int32()), [page], page.rows)
+        refuse(path, READS[name], "than its bit width says|values packed in . bits")
 
 
 # --- layers ---

@@ -104,7 +104,7 @@ KERNEL(read_widths, const uint8_t *data, int64_t size, const int64_t *starts, co
         if (start < 0 || start > end || end > size || end - start < word)
             return DAMAGED;
         const uint64_t width = load(data + start, word);
-        if (width > (uint64_t)bits || (int64_t)width * (BLOCK / 8) > end - start - word)
+        if (width > (uint64_t)bits || (int64_t)width * (BLOCK / 8) != end - start - word)
             return DAMAGED;
         widths[chunk] = (int64_t)width;
     }
@@ -127,7 +127,7 @@ KERNEL(unpack_buffers, const uint8_t *data, int64_t size, const int64_t *starts,
         before = end;
         const int64_t whole = count / BLOCK, tail = count % BLOCK, left = end - start;
         const int raw = tail > 0 && left == whole * block + tail * bytes;
-        if (!raw && (whole + (tail > 0)) * block > left)
+        if (!raw && (whole + (tail > 0)) * block != left)
             return DAMAGED;
         const uint8_t *packed = data + start;
         for (int64_t i = 0; i < whole; i++, packed += block, out += BLOCK * bytes)

@@ -145,7 +145,8 @@ def read_widths(data: Bytes, starts: Ints, ends: Ints, bits: int) -> Ints:
         bits: Bits of a word and of an unpacked value: 8, 16, 32 or 64.
 
     Raises:
-        CorruptFile: A chunk is not in the data or too short, or a width is above `bits`.
+        CorruptFile: A chunk is not in the data, has another length than its width says, or a width
+            is above `bits`.
     """
     if bits not in _SIZES:
         raise CorruptFile(f"bit packing of {bits}-bit values; expected 8, 16, 32 or 64 bits")
@@ -158,8 +159,8 @@ def read_widths(data: Bytes, starts: Ints, ends: Ints, bits: int) -> Ints:
     if np.any(widths > bits):
         raise CorruptFile(f"bit width {widths.max()} of a chunk; expected at most {bits}")
     wide: Ints = widths.astype(np.int64)
-    if np.any(wide * (BLOCK // 8) + word > sizes):
-        raise CorruptFile("a bit-packed chunk is shorter than its bit width says")
+    if np.any(wide * (BLOCK // 8) + word != sizes):
+        raise CorruptFile("a bit-packed chunk is shorter or longer than its bit width says")
     return wide
 
 
@@ -195,7 +196,7 @@ def unpack_buffers(
         The values of all buffers in order, unsigned.
 
     Raises:
-        CorruptFile: A buffer is too short, overlaps another one, or is not in the data.
+        CorruptFile: A buffer is too short or too long, overlaps another one, or is not in the data.
     """
     if bits not in _SIZES or not 0 <= width <= bits:
         raise CorruptFile(f"bitpacking of {bits}-bit values in {width} bits")
@@ -208,9 +209,9 @@ def unpack_buffers(
     whole, tail = counts // BLOCK, counts % BLOCK
     raw = (tail > 0) & (sizes == whole * size + tail * (bits // 8))
     blocks = whole + ((tail > 0) & ~raw)
-    is_short = (blocks * size > sizes) & ~raw
-    if np.any(is_short):
-        chunk = int(np.argmax(is_short))
+    is_wrong = (blocks * size != sizes) & ~raw
+    if np.any(is_wrong):
+        chunk = int(np.argmax(is_wrong))
         raise CorruptFile(
             f"chunk {chunk} has {sizes[chunk]} bytes for {counts[chunk]} values "
             f"packed in {width} bits"

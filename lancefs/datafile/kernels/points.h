@@ -147,7 +147,7 @@ static inline int64_t inline_width(Buffer buffer, int64_t bits, int64_t count) {
     if (count > BLOCK || buffer.size < word)
         return DAMAGED;
     const uint64_t width = load(buffer.data, word);
-    if (width > (uint64_t)bits || (int64_t)width * (BLOCK / 8) > buffer.size - word)
+    if (width > (uint64_t)bits || (int64_t)width * (BLOCK / 8) != buffer.size - word)
         return DAMAGED;
     return (int64_t)width;
 }
@@ -160,7 +160,7 @@ static inline int64_t has_raw_tail(Buffer buffer, int64_t width, int64_t count) 
     const int64_t block = width * (BLOCK / 8), whole = count / BLOCK, tail = count % BLOCK;
     if (tail > 0 && buffer.size == whole * block + tail * LEVEL)
         return 1;
-    return (whole + (tail > 0)) * block > buffer.size ? DAMAGED : 0;
+    return (whole + (tail > 0)) * block == buffer.size ? 0 : DAMAGED;
 }
 
 /* Rows of a chunk that are wanted, if no row between them is left out and they are worth the
