@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,38 @@ def test_a_deletion_file_that_is_gone_is_named(path: Path) -> None:
     file.unlink()
     with pytest.raises(MissingFile, match=file.name):
         lancefs.open(path).to_table()
+
+
+@pytest.mark.parametrize("kind", ["tags", "branches", "_deletions", "_transactions"])
+def test_a_small_file_that_is_gigabytes_long_is_refused_before_it_is_read(
+    kind: str, path: Path
+) -> None:
+    """A sparse file takes no space of the disk, and would take the memory."""
+    folder = path / (kind if kind.startswith("_") else f"_refs/{kind}")
+    folder.mkdir(parents=True, exist_ok=True)
+    if kind.startswith("_"):
+        files = list(folder.iterdir())
+    else:
+        files = [folder / "x.json"]
+        files[0].write_text('{"version": 1, "parentVersion": 1, "createAt": 1}')
+    for file in files:
+        os.truncate(file, 6 << 30)
+
+    def forget_section(manifest: table_pb2.Manifest) -> None:
+        manifest.ClearField("transaction_section")
+        manifest.ClearField("transaction_section_deprecated")
+
+    change_newest(path, forget_section)
+    dataset = lancefs.open(path)
+    reads: list[Callable[[], object]] = {
+        "tags": [dataset.tags, lambda: lancefs.open(path, tag="x")],
+        "branches": [dataset.branches],
+        "_deletions": [dataset.to_table],
+        "_transactions": [dataset.transaction],
+    }[kind]
+    for read in reads:
+        with pytest.raises(CorruptFile, match=f"{kind}.*: 6,442,450,944 bytes are too many"):
+            read()
 
 
 _MANY_LISTS = "fixed_size_list:" * 200 + "float" + ":1" * 200

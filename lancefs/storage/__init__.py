@@ -10,6 +10,7 @@ from lancefs.storage.local_folders import opened_folder, read_folder, read_joine
 from lancefs.storage.open_files import (
     READ_PLAIN,
     SMALL_FILE,
+    check_whole,
     file_identity,
     identity_numbers,
     read_plain,
@@ -31,6 +32,7 @@ __all__ = [
     "SharedBudget",
     "SparseRanges",
     "Store",
+    "check_whole",
     "count_bytes",
     "count_pages",
     "counting",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from lancefs.masking import mask_secrets
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.storage.byte_ranges import ByteRange, Bytes, SparseRanges, coalesce, cut
 from lancefs.storage.counters import ReadCounters, count_bytes, counters_in_use
-from lancefs.storage.open_files import READ_AROUND, LocalFile
+from lancefs.storage.open_files import READ_AROUND, LocalFile, check_whole
 from lancefs.storage.retries import is_transient
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ GAP = 64 * 1024
 TAIL = 64 * 1024
 # Bytes below which a file of unknown size takes one request.
 SMALL = 1024 * 1024
+# Bytes of a file that is read as a whole, at most, unless its kind has fewer: as of a message.
+MOST_WHOLE = 2**31 - 1
 # Bytes of footers, manifests and deletion vectors of remote files that a process caches.
 CACHE_BUDGET = 64 * 1024 * 1024
 # Memory of a cache entry without its bytes, about.
@@ -141,26 +144,31 @@ class File:
         """
         return read_all([(self, ranges)])[0]
 
-    def read_whole(self) -> Bytes:
+    def read_whole(self, most: int = MOST_WHOLE) -> Bytes:
         """Return all bytes of the file; cache them if it is remote and has a stamp.
+
+        Args:
+            most: Bytes that such a file has at most.
 
         Raises:
             MissingFile: The file does not exist.
+            CorruptFile: It has more bytes, of which none is read.
             ReadFailed: A request failed, also after retries.
         """
         if self.store.is_local:
-            return self.local.whole()
-        return self._cached(("whole",), self._read_whole)
+            return self.local.whole(most)
+        return self._cached(("whole",), partial(self._read_whole, most))
 
-    def _read_whole(self) -> Bytes:
+    def _read_whole(self, most: int) -> Bytes:
         if self._size is not None:
+            check_whole(self.url, self._size, most)
             return self.read([(0, self._size)])[0]
         try:
-            return _array(self.store.ask(self._cat, self.path))
+            return _array(self.store.ask(partial(self._cat, most), self.path))
         except FileNotFoundError as error:
             raise MissingFile.of(self.url, self.store.version) from cause(error)
 
-    def _cat(self) -> bytes:
+    def _cat(self, most: int) -> bytes:
         """Fetch a file of unknown size, a small file with one request.
 
         Asked for a whole file, s3fs requests its size first; asked for a range, it does not.
@@ -174,7 +182,11 @@ class File:
             if is_transient(error):
                 raise
             start = b""  # the range of an empty file is an error on some stores
-        return start if 0 < len(start) < SMALL else bytes(fs.cat_file(path))
+        if 0 < len(start) < SMALL:
+            return start
+        if start:
+            check_whole(self.url, self.size, most)
+        return bytes(fs.cat_file(path))
 
     def read_tail(self, length: int = TAIL) -> tuple[int, Bytes]:
         """Return the last bytes of the file; cache them if it is remote and has a stamp.

@@ -238,12 +238,29 @@ class LocalFile:
         held = self._held
         return self._access()[0].size if held is None else held.identity.size
 
-    def whole(self) -> Bytes:
-        """Return all bytes, which are read and not mapped; raises as `read` does."""
+    def whole(self, most: int) -> Bytes:
+        """Return all bytes, which are read and not mapped.
+
+        Args:
+            most: Bytes that such a file has at most.
+
+        Raises:
+            LanceError: As `read` raises.
+            CorruptFile: The file has more bytes.
+        """
         held = self._held
         if held is not None and not held.is_mapping:
             return held.data
-        return self._access(None)[1][0]
+        return self._tried(partial(self._whole_once, most))
+
+    def _whole_once(self, most: int) -> Bytes:
+        descriptor, status = open_regular(self._path, confines=self._confines)
+        try:
+            identity = _Identity.of(status)
+            check_whole(self._path, identity.size, most)
+            return self._read(descriptor, [(0, identity.size)], identity)[0]
+        finally:
+            os.close(descriptor)
 
     def read(self, ranges: Sequence[ByteRange]) -> list[Bytes]:
         """Return the bytes of ranges, read-only.
@@ -400,12 +417,12 @@ class LocalFile:
         return now == mapped or (now.device, now.number) != (mapped.device, mapped.number)
 
     def _access(
-        self, ranges: Sequence[ByteRange] | None = ()
+        self, ranges: Sequence[ByteRange] = ()
     ) -> tuple[_Identity, list[Bytes], _Held | None]:
         """Open the file, and map it or read it.
 
         Args:
-            ranges: What to read of a file that is not held; None for all of it.
+            ranges: What to read of a file that is not held.
 
         Returns:
             What the file was, the bytes of the ranges if they were read, and what is held now; if
@@ -429,23 +446,23 @@ class LocalFile:
                     MAPPED_FILES.let_go_half()
                 if is_last or not is_transient_error:
                     raise ReadFailed(_refused(self._path, error)) from error
+            except CorruptFile:
+                raise
             except ValueError as error:  # the name has a character that no path can have
                 raise ReadFailed(f"{self._path}: {error}") from error
         raise AssertionError("the last attempt returns or raises")
 
     def _access_once(
-        self, ranges: Sequence[ByteRange] | None
+        self, ranges: Sequence[ByteRange]
     ) -> tuple[_Identity, list[Bytes], _Held | None]:
         descriptor, status = open_regular(self._path, confines=self._confines)
         try:
             identity = _Identity.of(status)
-            if ranges is not None and identity.size <= SMALL_FILE:
+            if identity.size <= SMALL_FILE:
                 data = self._read(descriptor, [(0, identity.size)], identity)
                 self._held = held = _Held(data[0], identity, False)
                 READ_FILES.hold(self)
                 return identity, data, held
-            if ranges is None:
-                return identity, self._read(descriptor, [(0, identity.size)], identity), None
             if not self._maps:
                 return identity, self._read(descriptor, ranges, identity), None
             try:
@@ -482,6 +499,18 @@ class LocalFile:
         )
         error.path = self._path
         return error
+
+
+def check_whole(url: str, size: int, most: int) -> None:
+    """Check the length of a file that is to be read as a whole.
+
+    Raises:
+        CorruptFile: It has more bytes than such a file can have.
+    """
+    if size > most:
+        error = CorruptFile(f"{size:,} bytes are too many; such a file has at most {most:,}")
+        error.path = url
+        raise error
 
 
 def read_plain(

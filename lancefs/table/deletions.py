@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 # Fragments of writers that did not record their rows (before 0.8) are never as large as this.
 MAX_ROWS = 2**27
-# What an Arrow file needs beside its values: schema, batch metadata, footer.
-_ARROW_OVERHEAD = 64 * 1024
+# Bytes of a file beside its values, which take 8 each at most: of an Arrow file the schema, the
+# metadata of the batch and the footer.
+_OVERHEAD = 64 * 1024
 _ARROW_MAGIC = b"ARROW1"
 # Numbers of fields: of `Message` the first, of `RecordBatch` the others.
 _HEADER, _BUFFERS, _COMPRESSION = 2, 2, 3
@@ -64,7 +65,7 @@ def read_deletions(files: TableFiles, fragment: Fragment, physical_rows: int | N
     file = files.deletion_file(fragment)
     rows = fragment.physical_rows if fragment.physical_rows is not None else physical_rows
     limit = MAX_ROWS if rows is None else rows
-    data = file.read_whole()
+    data = file.read_whole(_OVERHEAD + 8 * limit)
     with locating(file.url), expanding(files.max_memory, 1):
         if len(data) > _MAX_KNOWN:
             return _decoded(data, deletion, limit)
@@ -93,8 +94,6 @@ def _decoded(data: Bytes, deletion: DeletionFile, limit: int) -> Ints:
 
 def _read_arrow(data: Bytes, limit: int) -> Ints:
     """Read the one batch of an Arrow IPC file, message by message, to see what it expands to."""
-    if len(data) > _ARROW_OVERHEAD + 8 * limit:
-        raise CorruptFile(f"{len(data)} bytes are too many for offsets of {limit} rows")
     has_magic = data[:6].tobytes() == data[-6:].tobytes() == _ARROW_MAGIC
     if not has_magic or len(data) <= 2 * len(_ARROW_MAGIC):
         raise CorruptFile("not an Arrow file, or it was cut short")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from lancefs.errors import CorruptFile, locating
-from lancefs.storage import Bytes, File, Store, read_all
+from lancefs.storage import Bytes, File, Store, check_whole, read_all
 
 # The names of tags and of branches.
 TAG = re.compile(r"[A-Za-z0-9._-]+")
@@ -19,6 +19,8 @@ BRANCH = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 
 _TAGS = "_refs/tags"
 _BRANCHES = "_refs/branches"
+# Bytes of the file of a tag or branch at most; Lance writes a few hundred.
+_MOST_BYTES = 16 * 1024 * 1024
 _LAST_SECOND = int(datetime.max.replace(microsecond=0, tzinfo=UTC).timestamp())
 
 
@@ -100,7 +102,7 @@ def read_tag(store: Store, name: str) -> Tag:
         CorruptFile: The file of the tag is damaged.
     """
     file = store.uncached.file(f"{_TAGS}/{checked_name(name, TAG)}.json")
-    return _tag(name, file.read_whole(), file)
+    return _tag(name, file.read_whole(_MOST_BYTES), file)
 
 
 def is_name(name: str, grammar: re.Pattern[str]) -> bool:
@@ -132,10 +134,12 @@ def _read_refs(store: Store, directory: str) -> list[tuple[str, Bytes, File]]:
     sizes = [info.get("size") for _, info in entries]
     known = [size for size in sizes if isinstance(size, int)]
     if len(known) == len(files):
+        for file, size in zip(files, known, strict=True):
+            check_whole(file.url, size, _MOST_BYTES)
         ranges = [(file, [(0, size)]) for file, size in zip(files, known, strict=True)]
         data = [parts[0] for parts in read_all(ranges)]
     else:
-        data = [file.read_whole() for file in files]
+        data = [file.read_whole(_MOST_BYTES) for file in files]
     names = [name.removesuffix(".json") for name, _ in entries]
     return sorted(zip(names, data, files, strict=True), key=lambda entry: entry[0])
 
