@@ -1,10 +1,13 @@
 """Errors of lancefs without Python tracebacks, which Spark would print in full.
 
-Our own frames, and the errors that ours were made of, mean nothing to the user who runs a query.
+Our own frames, and the errors that ours were made of, mean nothing to the user who runs a query. So
+it is with a package that a store needs and that is missing.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -14,15 +17,28 @@ from lancefs.errors import LanceError
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_KINDS = (LanceError, ImportError)
+# What Spark runs as Python processes of its own, which end with the first error.
+_PROCESSES = (
+    "pyspark.daemon",
+    "pyspark.worker",
+    "pyspark.sql.worker.",
+    "pyspark.sql.streaming.",
+    "lancefs.spark.daemon",
+)
+# By this variable of such a process Spark shows the message of an error without a traceback: it
+# sets it where the session says so (`spark.sql.execution.pyspark.udf.hideTraceback.enabled`).
+_HIDE = "SPARK_HIDE_TRACEBACK"
+
 
 def brief(method: Callable[P, R]) -> Callable[P, R]:
     """Have the errors of lancefs leave a method without their causes, and without our frames."""
-    return _brief(method, (LanceError,))
+    return _brief(method, _KINDS)
 
 
 def brief_about_options(method: Callable[P, R]) -> Callable[P, R]:
     """Have errors about options leave a method in the same way, too: these are `ValueError`s."""
-    return _brief(method, (LanceError, ValueError))
+    return _brief(method, (*_KINDS, ValueError))
 
 
 def _brief(method: Callable[P, R], kinds: tuple[type[Exception], ...]) -> Callable[P, R]:
@@ -31,6 +47,7 @@ def _brief(method: Callable[P, R], kinds: tuple[type[Exception], ...]) -> Callab
         try:
             return method(*args, **kwargs)
         except kinds as error:
+            _hide_traceback()
             raise error.with_traceback(None) from None
 
     return run
@@ -40,5 +57,16 @@ def briefly(batches: Iterator[Any]) -> Iterator[Any]:
     """Yield what an iterator yields; the same for errors that come meanwhile."""
     try:
         yield from batches
-    except LanceError as error:
+    except _KINDS as error:
+        _hide_traceback()
         raise error.with_traceback(None) from None
+
+
+def _hide_traceback() -> None:
+    """Have Spark show the error that leaves now as a line, and not below a traceback of its own.
+
+    Only in a process of Spark's: errors of users, in their processes, keep their tracebacks.
+    """
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if getattr(main, "name", "").startswith(_PROCESSES):
+        os.environ[_HIDE] = "1"

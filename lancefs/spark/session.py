@@ -175,10 +175,10 @@ def explained() -> Iterator[None]:
 
 def explain(error: BaseException) -> LanceError | ImportError | None:
     """Find the error of lancefs in what Spark says; None where there is none."""
-    found = re.findall(r"^\s*lancefs\.errors\.(\w+): (.*?)\s*$", str(error), re.MULTILINE)
+    found = re.findall(r"(?:^|: )\s*lancefs\.errors\.(\w+): (.*?)\s*$", str(error), re.MULTILINE)
     if not found:
         missing = re.findall(
-            r"^\s*ImportError: (.*, which Spark uses, has .*?)\s*$", str(error), re.MULTILINE
+            r"(?:^|: )\s*ImportError: (.*, which Spark uses, has .*?)\s*$", str(error), re.MULTILINE
         )
         return ImportError(missing[-1]) if missing else None
     name, message = found[-1]

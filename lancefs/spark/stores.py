@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
+from socket import gethostname
 from typing import Any
 
 import fsspec
 
+from lancefs.masking import mask_secrets
 from lancefs.storage.filesystems import open_url
+
+_S3 = ("s3://", "s3a://")
 
 
 def absolute(url: str | os.PathLike[str]) -> str:
@@ -33,10 +38,17 @@ def open_place(url: str, storage: Mapping[str, Any]) -> tuple[fsspec.AbstractFil
 
     Raises:
         LanceError: As `open_url` says.
-        ImportError: The store needs a package that is not installed.
+        ImportError: The store needs a package that is not installed in this Python; the message
+            says in which.
         ValueError: The store has no such option, or there is no such store.
     """
     try:
         return open_url(url, storage)
+    except ImportError as error:  # what fsspec says of it names the package
+        extra = " (pip install 'lancefs[s3]')" if url.startswith(_S3) else ""
+        raise ImportError(
+            f"{sys.executable} on {gethostname()}, which Spark uses, has no library for "
+            f"{mask_secrets(url)}: {error}{extra}, there and on all other machines that Spark uses"
+        ) from error
     except TypeError as error:  # of the call that makes the filesystem
         raise ValueError(f"the storage options do not fit the store: {error}") from None

@@ -97,7 +97,7 @@ GIVE_CREDENTIALS = "; give the store credentials, or the storage option anon=tru
 CHECK_OPTIONS = "; check the storage options"
 
 # What messages of obstore, and of Azure's client, go on with: what was said, once more.
-_REST = re.compile(r"\n\nDebug source:\n|\nContent: <\?xml ")
+_REST = re.compile(r"\n\nDebug source:\n|\nContent: <\?xml |\ndlopen\(")
 
 
 def is_transient(error: BaseException) -> bool:
@@ -228,6 +228,7 @@ def _is_of_library(error: BaseException, names: Sequence[str]) -> bool:
 def message_of(error: BaseException) -> str:
     """Return the message of an error, or its type: a timeout, for example, has no message.
 
-    Values in Rust, or the XML of an answer, which some libraries add, say nothing more.
+    Values in Rust, the XML of an answer, or all places of a library that was not found (Java's, for
+    HDFS), which some libraries add, say nothing more.
     """
     return _REST.split(str(error), maxsplit=1)[0].strip() or type(error).__name__

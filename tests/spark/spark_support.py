@@ -20,6 +20,8 @@ import lance
 import pyarrow as pa
 import pytest
 
+import lancefs
+
 # Tests that start Java, many Python workers and clusters, where Spark's own sockets are closed by
 # the garbage collector and PySpark 4.3 warns of pandas 3.
 MARKS = [
@@ -94,6 +96,33 @@ def make_table(path: Path, count: int = 4000, per_file: int = 1000, **options: A
 def append(path: str, start: int, count: int, **options: Any) -> None:
     """Append rows to a table."""
     lance.write_dataset(rows(start, count), path, mode="append", **options)
+
+
+def make_versions(path: Path) -> str:
+    """Version 1: 4,000 rows; 2: some deleted; 3: a column more, tagged; 4: 500 rows more."""
+    table = make_table(path)
+    dataset = lance.dataset(table)
+    dataset.delete("id % 7 = 3")
+    dataset.add_columns({"double": "price * 2"})
+    dataset.tags.create("prod", 3)
+    more = lancefs.open(table).to_table().slice(0, 500)
+    lance.write_dataset(more, table, mode="append")
+    dataset.create_branch("exp", 2)
+    return table
+
+
+def load(spark: Any, path: str, **options: object) -> Any:
+    """Load a table with options."""
+    given = {name: str(value) for name, value in options.items()}
+    return spark.read.format("lancefs").options(**given).load(path)
+
+
+def ids(frame: Any) -> list[int]:
+    return sorted(frame.select("id").toArrow().column(0).to_pylist())
+
+
+def expected_ids(path: str, **ref: Any) -> list[int]:
+    return sorted(lancefs.open(path, **ref).to_table(columns=["id"]).column(0).to_pylist())
 
 
 def environment() -> dict[str, str]:

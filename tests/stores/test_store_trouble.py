@@ -288,3 +288,18 @@ def test_missing_credentials_are_asked_for(
     with pytest.raises(ReadFailed, match=r"cannot be listed: .*; give the store credentials") as no:
         open_in(store)
     assert str(no.value).endswith("or the storage option anon=true if it is public")
+
+
+def test_a_library_that_is_not_found_is_said_without_all_places_where_it_was_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """pyarrow tells some ninety of them where HDFS has no Java, in lines of their own."""
+
+    def look_for(*_: object, **__: object) -> None:
+        raise OSError("Unable to load libjvm" + "\ndlopen(/usr/lib/libjvm.so) failed: none" * 90)
+
+    monkeypatch.setattr(MemoryFileSystem, "__init__", look_for)
+    MemoryFileSystem.clear_instance_cache()
+    with pytest.raises(ReadFailed) as error:
+        lancefs.open("memory://t.lance")
+    assert "cannot be opened: Unable to load libjvm; check" in str(error.value)
