@@ -8,17 +8,16 @@ environment, as each store's library documents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pyspark.sql.types import StructField, StructType
 
 from lancefs.errors import LanceError
-from lancefs.spark.table_options import CATALOGUE_COPY
+from lancefs.spark.option_names import CATALOGUE_COPY, PROVIDER, is_property
 
 _KEY = "lancefs"
 # What Spark adds to the options when it makes a table.
-_PROVIDER = "provider"
-_OWN = (_PROVIDER, "owner", "comment")
+_OWN = (PROVIDER, "owner", "comment")
 
 
 def noted(schema: StructType, options: Mapping[str, str]) -> StructType:
@@ -27,7 +26,7 @@ def noted(schema: StructType, options: Mapping[str, str]) -> StructType:
     Raises:
         ValueError: There are storage options, which would not be there when it is queried.
     """
-    if _PROVIDER not in options or not schema.fields:
+    if PROVIDER not in options or not schema.fields:
         return schema
     if any(name == "storage" or name.startswith("storage.") for name in options):
         raise ValueError(
@@ -35,7 +34,8 @@ def noted(schema: StructType, options: Mapping[str, str]) -> StructType:
             "them up for the store in the environment of driver and workers, or use CREATE "
             "TEMPORARY VIEW or spark.read"
         )
-    kept = {name: value for name, value in options.items() if _is_kept(name)}
+    names = {name.lower() for name in options}
+    kept = {name: value for name, value in options.items() if _is_kept(name.lower(), names)}
     first = schema.fields[0]
     metadata = {**first.metadata, _KEY: kept}
     noted = StructField(first.name, first.dataType, first.nullable, metadata)
@@ -77,5 +77,6 @@ def outdated(error: LanceError | ValueError) -> ValueError:
     )
 
 
-def _is_kept(name: str) -> bool:
-    return name not in _OWN and not name.startswith(CATALOGUE_COPY)
+def _is_kept(name: str, names: Collection[str]) -> bool:
+    is_of_spark = name in _OWN or name.startswith(CATALOGUE_COPY)
+    return not is_of_spark and not is_property(name, names)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, get_args
 
-from lancefs.arguments import similar_names
 from lancefs.masking import mask_secrets
+from lancefs.spark.option_names import STORAGE, check_names
 from lancefs.spark.stores import absolute
 from lancefs.table.base_paths import BaseRules, Follow
 from lancefs.table.refs import Ref, make_ref
@@ -20,43 +20,8 @@ Nanoseconds: TypeAlias = Literal["error", "long", "truncate"]
 # What becomes of columns of types that Spark has no counterpart for.
 Unsupported: TypeAlias = Literal["error", "string", "skip"]
 
-_NAMES = (
-    "path",
-    "version",
-    "tag",
-    "branch",
-    "asOf",
-    "versionAsOf",
-    "timestampAsOf",
-    "columns",
-    "filter",
-    "withRowId",
-    "batchSize",
-    "rowsPerPartition",
-    "bytesPerPartition",
-    "nanoseconds",
-    "unsupported",
-    "useIndex",
-    "pushFilters",
-    "followBasePaths",
-    "basePaths",
-    "storage",
-    "startingVersion",
-    "startingTimestamp",
-    "maxVersionsPerTrigger",
-    "maxRowsPerTrigger",
-    "skipChanges",
-    "readChangeFeed",
-)
-_STORAGE = "storage."
-# What stands before the name in the second copy of each option that Spark's catalogue hands over.
-CATALOGUE_COPY = "option."
-# What Spark makes of `.load([…])` with more than one path.
-_PATHS = "paths"
 # Second names of options: those that Delta Lake and Iceberg have for the same.
 _ALSO = {"versionAsOf": "version", "timestampAsOf": "asOf"}
-# Their names of others, with other values, and what the argument of `table` and `attach` is here.
-_ELSEWHERE = {"as-of-timestamp": "asOf", "snapshot-id": "version", "ref": "tag"}
 # What a task knows of its rows: all but how many come before them in the table.
 TASK_ROW_METADATA = tuple(name for name in ROW_METADATA if name != ROW_OFFSET.name)
 
@@ -172,8 +137,8 @@ def parse_options(given: Mapping[str, str]) -> Options:
     Raises:
         ValueError: An option is not known, makes no sense, or contradicts another.
     """
+    check_names(given)
     said = {key.lower(): value for key, value in given.items()}
-    _check_names(said)
     _take_second_names(said)
     ref = make_ref(
         version=said.get("version"),
@@ -189,24 +154,13 @@ def names_table(given: Mapping[str, str]) -> bool:
     return any(name.lower() in ("path", "location") and value for name, value in given.items())
 
 
-def _check_names(said: Mapping[str, str]) -> None:
-    if _PATHS in said:
-        raise ValueError(
-            "several tables are named, and lancefs reads one at a time: load each of them, and "
-            "join the DataFrames with unionByName"
-        )
-    known = {name.lower(): name for name in _NAMES}
-    for name in said:
-        # Spark's catalogue adds options of its own; only what looks like a slip is refused.
-        if name in known or name.startswith((_STORAGE, CATALOGUE_COPY)):
-            continue
-        near = similar_names(name, known, most=1, cutoff=0.75)
-        meant = _ELSEWHERE.get(name) or (known[near[0]] if near else None)
-        if meant is not None:
-            raise ValueError(f"lancefs has no option {name!r}; did you mean {meant!r}?")
-
-
 def _take_second_names(said: dict[str, str]) -> None:
+    times = [name for name in ("asOf", "timestampAsOf") if name.lower() in said]
+    numbers = [name for name in ("version", "versionAsOf", "tag") if name.lower() in said]
+    if times and numbers:
+        raise ValueError(
+            f"{numbers[0]} and {times[0]} each name a version; give one of them, with branch or not"
+        )
     for second, first in _ALSO.items():
         if second.lower() in said:
             if first.lower() in said:
@@ -288,9 +242,9 @@ def _storage_options(said: Mapping[str, str]) -> dict[str, Any]:
         if not isinstance(options, dict):
             raise ValueError('storage must be an object in JSON, such as {"anon": true}')
     for name, value in said.items():
-        if name.startswith(_STORAGE):
+        if name.startswith(STORAGE):
             looks = value[:1] in ("{", "[", '"') or value in ("true", "false", "null")
-            options[name.removeprefix(_STORAGE)] = _json(name, value) if looks else value
+            options[name.removeprefix(STORAGE)] = _json(name, value) if looks else value
     return options
 
 
