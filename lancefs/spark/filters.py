@@ -188,11 +188,10 @@ def _negated(filter: spark.Filter, schema: pa.Schema) -> pc.Expression:
 def _operand(filter: spark.Filter, schema: pa.Schema) -> tuple[pc.Expression, pa.DataType]:
     """The column that a filter is about, in the type that Spark sees (but UUIDs), and that type."""
     attribute: tuple[str, ...] = getattr(filter, "attribute", ())
-    if len(attribute) != 1 or attribute[0] not in schema.names:
-        raise _Inexact  # members of structs, and positions of rows, which a task does not know
-    field = schema.field(attribute[0])
+    field = _field(attribute, schema)
+    column = pc.field(*attribute)
     if is_uuid(field):  # its bytes are in the order of its texts
-        return pc.field(attribute[0]).cast(UUID_STORAGE), UUID_STORAGE
+        return column.cast(UUID_STORAGE), UUID_STORAGE
     if isinstance(field.type, pa.BaseExtensionType) or pa.types.is_nested(field.type):
         raise _Inexact
     try:
@@ -204,8 +203,21 @@ def _operand(filter: spark.Filter, schema: pa.Schema) -> tuple[pc.Expression, pa
     is_fine = getattr(stored, "unit", "") != "ns" and not pa.types.is_float16(stored)
     if not is_fine or pa.types.is_date64(stored):
         raise _Inexact
-    operand = pc.field(attribute[0])
-    return (operand if field.type == target else operand.cast(target)), target
+    return (column if field.type == target else column.cast(target)), target
+
+
+def _field(attribute: tuple[str, ...], schema: pa.Schema) -> pa.Field:
+    """The column, or the member of a struct, that a filter is about."""
+    if not attribute or attribute[0] not in schema.names:  # positions of rows: a task knows none
+        raise _Inexact
+    field = schema.field(attribute[0])
+    for name in attribute[1:]:
+        # A struct may have two members of one name, which have no index.
+        place = field.type.get_field_index(name) if pa.types.is_struct(field.type) else -1
+        if place < 0:
+            raise _Inexact
+        field = field.type.field(place)
+    return field
 
 
 def _scalar(value: Any, target: pa.DataType) -> pa.Scalar:

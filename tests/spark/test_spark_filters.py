@@ -45,6 +45,10 @@ VALUES: dict[str, pa.Array] = {
     "y": pa.array([date(2026, 1, 1) + timedelta(days=i) if i != 2 else None for i in range(8)]),
     "r": pa.array([{"p": i} if i != 2 else None for i in range(8)]),
 }
+# Members of structs, one of which is null, with values below it.
+VALUES["q"] = pa.StructArray.from_arrays(
+    [VALUES[name] for name in "iufsmt"], list("iufsmt"), mask=pa.array([n == 4 for n in range(8)])
+)
 INFINITY = float("inf")
 # Values to compare with: of the type that the column has in Spark, as Spark hands them over.
 LITERALS: dict[str, list[Any]] = {
@@ -62,6 +66,12 @@ LITERALS: dict[str, list[Any]] = {
     "t": [datetime(2026, 1, 4)],
     "n": [datetime(2026, 1, 4)],
     "y": [date(2026, 1, 4)],
+    "q.i": [1, 7, 100],
+    "q.u": [0, 100, 300],
+    "q.f": [0.0, 1.5, NAN],
+    "q.s": ["ab", "", "b"],
+    "q.m": [Decimal("1.50"), Decimal("7.25")],
+    "q.t": [datetime(2026, 1, 4)],
 }
 OPERATORS: dict[type[pushed.Filter], Callable[[Any, Any], Any]] = {
     pushed.EqualTo: operator.eq,
@@ -83,8 +93,8 @@ def conditions(frame: Any) -> Iterator[tuple[pushed.Filter, Any]]:
     from pyspark.sql import functions as F
 
     for name, values in LITERALS.items():
-        column, kind = F.col(name), frame.schema[name].dataType
-        path, lits = (name,), [F.lit(value).cast(kind) for value in values]
+        column, kind = F.col(name), frame.select(name).schema[0].dataType
+        path, lits = tuple(name.split(".")), [F.lit(value).cast(kind) for value in values]
         yield pushed.IsNull(path), column.isNull()
         yield pushed.IsNotNull(path), column.isNotNull()
         yield pushed.EqualNullSafe(path, None), column.eqNullSafe(F.lit(None).cast(kind))
@@ -93,7 +103,7 @@ def conditions(frame: Any) -> Iterator[tuple[pushed.Filter, Any]]:
         for value, lit in zip(values, lits, strict=True):
             for filter, said in OPERATORS.items():
                 yield filter(path, value), said(column, lit)
-            for filter, method in TEXTS.items() if name in "sd" else ():
+            for filter, method in TEXTS.items() if name[-1] in "sd" else ():
                 yield filter(path, value), getattr(column, method)(lit)
 
 
@@ -142,6 +152,7 @@ END_TO_END = [
     "NOT (d <=> 'ab')",
     "m = 7.25 AND NOT b",
     "t >= timestamp_ntz'2026-01-04 00:00:00' AND r.p < 6",
+    "q.u >= 7 AND NOT (q.s <=> 'ab')",
 ]
 
 
@@ -164,10 +175,11 @@ def test_pushed_or_not_the_rows_are_the_same(spark: Any, table: str, condition: 
 def test_filters_reach_the_scan(spark: Any, table: str) -> None:
     spark.conf.set(PUSHDOWN, "true")
     try:
-        frame = taking(spark).load(table).where(END_TO_END[0])
-        plan = frame._jdf.queryExecution().executedPlan().toString()
-        assert "Filter (" not in plan  # nothing is left for Spark to test
-        assert sorted(row.row for row in frame.select("row").collect()) == [0, 3]
+        for condition, rows in ((END_TO_END[0], [0, 3]), (END_TO_END[-1], [1])):
+            frame = taking(spark).load(table).where(condition)
+            plan = frame._jdf.queryExecution().executedPlan().toString()
+            assert "Filter (" not in plan  # nothing is left for Spark to test
+            assert sorted(row.row for row in frame.select("row").collect()) == rows
     finally:
         spark.conf.set(PUSHDOWN, "false")
 
@@ -204,7 +216,9 @@ def test_what_cannot_be_said_exactly_is_left_to_spark(table: str) -> None:
     source = LanceDataSource({"path": table})
     reader = FilteringReader(source.pinned, ReadOptions(), source.schema())
     inexact = [
-        pushed.EqualTo(("r", "p"), 3),
+        pushed.IsNull(("r",)),
+        pushed.EqualTo(("r", "o"), 3),
+        pushed.EqualTo(("r", "p"), 3.5),
         pushed.EqualTo(("f",), NAN),
         pushed.GreaterThan(("n",), datetime(2026, 1, 1)),
         pushed.StringContains(("i",), "1"),
