@@ -121,3 +121,19 @@ def test_a_table_is_named_by_a_path_of_python_as_well(spark: Any, table: str) ->
         assert read(spark, Path(table)).columns == read(spark, table).columns
         with pytest.raises(TypeError, match="not list"):
             read(spark, [table])
+
+
+def test_a_member_of_a_struct_is_a_column(spark: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "t.lance")
+    trips = pa.array([{"via": "Gent", "km": 7}, None, {"via": None, "km": 9}])
+    lance.write_dataset(pa.table({"id": [1, 2, 3], "trip": trips}), path)
+    names = ["id", "trip.via"]
+    for frame in (
+        load(spark, path, columns=",".join(names)),
+        lancefs.spark.read(spark, path, columns=names),
+        lancefs.spark.table(spark, path, columns=names),
+    ):
+        assert frame.columns == names
+        found = frame.where("id > 1 OR `trip.via` = 'Gent'").collect()
+        assert sorted(map(tuple, found)) == [(1, "Gent"), (2, None), (3, None)]
+        assert [row.id for row in frame.where("`trip.via` = 'Gent'").collect()] == [1]
