@@ -23,9 +23,11 @@ _PROCESSES = (
     "pyspark.daemon",
     "pyspark.worker",
     "pyspark.sql.worker.",
-    "pyspark.sql.streaming.",
     "lancefs.spark.daemon",
 )
+# What plans a stream, in a process of the first kind, too. Where it gets no reader it fails to stop
+# that (PySpark 4.3), and our error is only in the traceback of that failure.
+_STREAM_PLANNER = "pyspark.sql.streaming.python_streaming_source_runner"
 # By this variable of such a process Spark shows the message of an error without a traceback: it
 # sets it where the session says so (`spark.sql.execution.pyspark.udf.hideTraceback.enabled`).
 _HIDE = "SPARK_HIDE_TRACEBACK"
@@ -68,5 +70,6 @@ def _hide_traceback() -> None:
     Only in a process of Spark's: errors of users, in their processes, keep their tracebacks.
     """
     main = getattr(sys.modules.get("__main__"), "__spec__", None)
-    if getattr(main, "name", "").startswith(_PROCESSES):
+    is_of_spark = getattr(main, "name", "").startswith(_PROCESSES)
+    if is_of_spark and _STREAM_PLANNER not in sys.modules:
         os.environ[_HIDE] = "1"
