@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from lancefs.errors import LanceError, NotALanceTable, ReadFailed, cause
 from lancefs.forks import Lock
 from lancefs.masking import mask_secrets
-from lancefs.storage.retries import CHECK_ADDRESS, message_of, retry
+from lancefs.storage.retries import CHECK_ADDRESS, CHECK_OPTIONS, message_of, retry
 
 if TYPE_CHECKING:
     import fsspec
@@ -49,7 +49,8 @@ def open_url(url: str, options: Mapping[str, Any]) -> tuple[fsspec.AbstractFileS
         NotALanceTable: The archive that holds the table does not exist.
         ReadFailed: The archive cannot be read, or there is no connection to the server.
         ImportError: The store needs a package that is not installed.
-        TypeError: The store has no such option. (`ValueError` passes through as well.)
+        TypeError: The store has no such option.
+        ValueError: There is no such protocol, or the store cannot be opened by these options.
     """
     import fsspec
 
@@ -66,7 +67,8 @@ def open_url(url: str, options: Mapping[str, Any]) -> tuple[fsspec.AbstractFileS
         if _UNKNOWN_PROTOCOL in str(error):
             raise _unknown_protocol(url, str(error).rpartition(" ")[2]) from cause(error, url)
         if not _needs_parts(error):
-            raise
+            text = f"{mask_secrets(url)}: {message_of(error)}{CHECK_OPTIONS}"
+            raise ValueError(text) from cause(error, url)
         raise ReadFailed(f"{url}: cannot be opened: {_NO_PARTS_OF_ARCHIVE}") from cause(error)
     except (ImportError, TypeError, LanceError):
         raise

@@ -94,10 +94,37 @@ _UNREACHABLE_NAMES = (
 # What helps, at the end of messages.
 CHECK_ADDRESS = "; check the address, the network and the storage options"
 GIVE_CREDENTIALS = "; give the store credentials, or the storage option anon=true if it is public"
+CHECK_CREDENTIALS = "; renew or correct the credentials that the store is given"
+NAME_REGION = "; name the region of the bucket, as in AWS_DEFAULT_REGION=eu-west-1"
+COME_AGAIN = "; the store is busy: try again later"
 CHECK_OPTIONS = "; check the storage options"
+_FOR_ALL_READS = (
+    CHECK_ADDRESS,
+    GIVE_CREDENTIALS,
+    CHECK_CREDENTIALS,
+    NAME_REGION,
+    COME_AGAIN,
+    CHECK_OPTIONS,
+)
+
+# Codes by which S3 and Azure refuse credentials as such, whatever they are used for.
+_BAD_CREDENTIALS = {
+    "AuthenticationFailed",
+    "ExpiredToken",
+    "InvalidAccessKeyId",
+    "InvalidAuthenticationInfo",
+    "InvalidToken",
+    "RequestTimeTooSkewed",
+    "SignatureDoesNotMatch",
+    "TokenRefreshRequired",
+}
+_OTHER_REGION = {"AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
+_BUSY = {"ServerBusy", "ServiceUnavailable", "SlowDown"}
 
 # What messages of obstore, and of Azure's client, go on with: what was said, once more.
 _REST = re.compile(r"\n\nDebug source:\n|\nContent: <\?xml |\ndlopen\(")
+# Lines of Azure's messages that are others at each request.
+_OF_REQUEST = ("RequestId:", "Time:")
 
 
 def is_transient(error: BaseException) -> bool:
@@ -185,28 +212,57 @@ def retry(call: Callable[[], T], url: str) -> T:
         except Exception as error:
             is_in_vain = tries.seconds > UNREACHABLE_PATIENCE and _is_unreachable(error)
             if is_last or is_in_vain or not is_transient(error):
-                text = f"{url}: {message_of(error)}{_advice(error)}"
+                text = f"{url}: {message_of(error)}{advice_on(error)}"
                 raise ReadFailed(text) from cause(error, url)
             tries.note(error)
     raise AssertionError("the last attempt returns or raises")
 
 
 def found_no_store(error: LanceError) -> bool:
-    """Whether a read failed since nothing answers at the address of the store."""
-    return str(error.args[0]).endswith(CHECK_ADDRESS)
+    """Whether a read failed since nothing answers at the address, or not without credentials."""
+    return str(error.args[0]).endswith((CHECK_ADDRESS, GIVE_CREDENTIALS))
 
 
 def is_store_closed(error: LanceError) -> bool:
     """Whether a read failed for a reason that holds for all reads of the store."""
-    return str(error.args[0]).endswith((CHECK_ADDRESS, CHECK_OPTIONS, GIVE_CREDENTIALS))
+    return str(error.args[0]).endswith(_FOR_ALL_READS)
 
 
-def _advice(error: BaseException) -> str:
+def advice_on(error: BaseException) -> str:
+    """Return what helps against an error of a store, as the end of its message; empty if unknown.
+
+    Args:
+        error: Raised by any fsspec filesystem, or by the client library of one.
+    """
     if _is_unreachable(error):
         return CHECK_ADDRESS
-    if isinstance(error, TypeError):  # of a client that is made by the first request
+    is_option = isinstance(error, TypeError | ValueError)  # of a client made by the first request
+    if is_option or _is_of_library(error, ("ProfileNotFound",)):
         return CHECK_OPTIONS
-    return GIVE_CREDENTIALS if _is_of_library(error, ("NoCredentials",)) else ""
+    code = _code_of(error)
+    if _is_of_library(error, ("NoCredentials",)) or code == 401:
+        return GIVE_CREDENTIALS
+    if code in _BAD_CREDENTIALS:
+        return CHECK_CREDENTIALS
+    if code in _OTHER_REGION:
+        return NAME_REGION
+    return COME_AGAIN if code in _BUSY or code == 429 else ""
+
+
+def _code_of(error: BaseException) -> object:
+    """Return the code by which S3, Azure or Google Cloud refused a request; None if unknown."""
+    if getattr(error, "status_code", None) == 401:
+        return 401
+    of_azure = getattr(error, "error_code", None)
+    if of_azure is not None:
+        return str(getattr(of_azure, "value", of_azure))
+    answer = getattr(error.__cause__, "response", None)  # s3fs raises an OSError from botocore's
+    if isinstance(answer, Mapping):
+        of_s3 = answer.get("Error")
+        return of_s3.get("Code") if isinstance(of_s3, Mapping) else None
+    if hasattr(error, "status"):  # of a web server, whose credentials are other options
+        return None
+    return getattr(error, "code", None)
 
 
 def _is_unreachable(error: BaseException) -> bool:
@@ -229,6 +285,8 @@ def message_of(error: BaseException) -> str:
     """Return the message of an error, or its type: a timeout, for example, has no message.
 
     Values in Rust, the XML of an answer, or all places of a library that was not found (Java's, for
-    HDFS), which some libraries add, say nothing more.
+    HDFS), which some libraries add, say nothing more. Of several lines, one is made.
     """
-    return _REST.split(str(error), maxsplit=1)[0].strip() or type(error).__name__
+    lines = _REST.split(str(error), maxsplit=1)[0].splitlines()
+    said = [line.strip() for line in lines if not line.startswith(_OF_REQUEST)]
+    return " ".join(line for line in said if line) or type(error).__name__

@@ -22,7 +22,7 @@ from lancefs.storage.filesystems import cat_ranges, in_turn, inner_path, is_web,
 from lancefs.storage.forked import note, usable_here
 from lancefs.storage.links import Confines
 from lancefs.storage.local_files import is_local, list_directory, list_files, local_filesystem
-from lancefs.storage.retries import Attempts, is_transient, message_of, retry
+from lancefs.storage.retries import Attempts, advice_on, is_transient, message_of, retry
 from lancefs.storage.s3_pages import first_page, lists_in_order
 from lancefs.storage.web import NO_PARTS, below, guard_requests, listed_name
 
@@ -415,7 +415,8 @@ class Store:
         """Return the error for a range that could not be fetched."""
         if isinstance(error, FileNotFoundError):
             return MissingFile.of(self.url(path), self.version)
-        return ReadFailed(f"{self.url(path)}: bytes {part[0]}–{part[1]}: {message_of(error)}")
+        text = f"{self.url(path)}: bytes {part[0]}–{part[1]}: {message_of(error)}"
+        return ReadFailed(f"{text}{advice_on(error)}")
 
 
 def _may_come(answer: Any, start: int, end: int) -> bool:

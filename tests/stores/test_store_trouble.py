@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pyarrow as pa
 import pytest
 from comparison import assert_same_table
@@ -303,3 +304,120 @@ def test_a_library_that_is_not_found_is_said_without_all_places_where_it_was_loo
     with pytest.raises(ReadFailed) as error:
         lancefs.open("memory://t.lance")
     assert "cannot be opened: Unable to load libjvm; check" in str(error.value)
+
+
+def s3_error(code: str, text: str) -> BaseException:
+    """Return what s3fs raises in place of an error of botocore."""
+    errors = pytest.importorskip("s3fs.errors")
+    botocore = pytest.importorskip("botocore.exceptions")
+    answer = {"Error": {"Code": code, "Message": text}}
+    error = errors.translate_boto_error(botocore.ClientError(answer, "ListObjectsV2"))
+    assert isinstance(error, BaseException)
+    return error
+
+
+def azure_error(code: str, status: int) -> BaseException:
+    """Return an error as Azure's client makes it: four lines, two of them about the request."""
+    text = f"Not this way.\nRequestId:34e9a070\nTime:2026-11-30T07:50:29.555Z\nErrorCode:{code}"
+    error = Exception(text)
+    vars(error).update(error_code=code, status_code=status)
+    return error
+
+
+def google_error(code: int, text: str) -> BaseException:
+    """Return an error as gcsfs makes it."""
+    error = Exception(f"{text}, {code}")
+    vars(error).update(code=code)
+    return error
+
+
+RENEW = "; renew or correct the credentials that the store is given"
+LIST = "; where the store does not let you list, name the version, as in version=7"
+ADVICE = {
+    "expired": (lambda: s3_error("ExpiredToken", "It has expired"), RENEW),
+    "wrong-key": (lambda: s3_error("SignatureDoesNotMatch", "It does not match"), RENEW),
+    "other-region": (
+        lambda: s3_error("AuthorizationHeaderMalformed", "expecting 'eu-west-1'"),
+        "; name the region of the bucket, as in AWS_DEFAULT_REGION=eu-west-1",
+    ),
+    "busy": (
+        lambda: s3_error("SlowDown", "Reduce your rate"),
+        "; the store is busy: try again later",
+    ),
+    "denied": (lambda: s3_error("AccessDenied", "Access Denied"), LIST),
+    "azure": (lambda: azure_error("AuthenticationFailed", 403), RENEW),
+    "azure-denied": (lambda: azure_error("AuthorizationPermissionMismatch", 403), LIST),
+    "azure-nobody": (
+        lambda: azure_error("NoAuthenticationInformation", 401),
+        "; give the store credentials, or the storage option anon=true if it is public",
+    ),
+    "endpoint": (lambda: ValueError("Invalid endpoint: s3"), "; check the storage options"),
+    "google": (
+        lambda: google_error(401, "Invalid Credentials"),
+        "; give the store credentials, or the storage option anon=true if it is public",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ADVICE)
+def test_a_refused_listing_says_in_one_line_what_helps(
+    name: str, store: TroubledFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, advice = ADVICE[name]
+    monkeypatch.setattr("lancefs.storage.retries.PAUSE", 0.0)
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise make()
+
+    monkeypatch.setattr(store, "ls", refused)
+    with pytest.raises(ReadFailed, match="cannot be listed: ") as no:
+        open_in(store)
+    said = str(no.value)
+    assert said.endswith(advice)
+    assert said.count("; ") == 1
+    assert "\n" not in said
+    assert "RequestId" not in said
+
+
+def test_refused_credentials_are_told_where_bytes_are_read(
+    store: TroubledFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = open_in(store)
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise s3_error("ExpiredToken", "It has expired")
+
+    monkeypatch.setattr(store, "cat_file", refused)
+    with pytest.raises(ReadFailed, match=r"\.lance: bytes .*: It has expired; renew or correct"):
+        orders.to_table()
+
+
+def test_a_store_without_credentials_is_asked_once_for_a_path() -> None:
+    """Any directory on the way to a file could be the table."""
+    asked: list[str] = []
+
+    class Unknown(MemoryFileSystem):
+        cachable = False
+
+        def ls(self, path: str, detail: bool = False, **kwargs: Any) -> Any:
+            asked.append(path)
+            raise google_error(401, "Invalid Credentials")
+
+    fs = LanceFileSystem(fo="/t.lance", fs=Unknown())
+    with pytest.raises(ReadFailed, match=r"t\.lance.*; give the store credentials"):
+        fs.open("latest.arrow")
+    assert len(asked) == 1
+
+
+def test_a_store_that_cannot_be_made_names_the_url_and_the_options() -> None:
+    class Needy(MemoryFileSystem):
+        protocol = "needy"
+
+        def __init__(self, **kwargs: Any) -> None:
+            raise ValueError("Must provide an account")
+
+    fsspec.register_implementation("needy", Needy, clobber=True)
+    with pytest.raises(ValueError, match=r"^needy://a/t\.lance: Must .*; check the storage opt"):
+        lancefs.open("needy://a/t.lance")
+    with pytest.raises(ValueError, match=r"^needy://a/t\.lance: Must .*; check the storage opt"):
+        fsspec.open("lance://latest.arrow::needy://a/t.lance").open()
