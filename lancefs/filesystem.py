@@ -98,8 +98,9 @@ class LanceFileSystem(ReadOnlyFileSystem):
     metadata and recently used values are cached in the process, within memory budgets.
     `invalidate_cache` clears metadata, and the listings that `listings_expiry_time` caches.
 
-    **Threads and processes.** Threads may share an instance. Instances and open `.arrow` files can
-    be pickled; a forked child can use those of its parent.
+    **Threads and processes.** Threads may share an instance. Instances and open files can be
+    pickled; of a stream, the bytes that were read are read again. A forked child can use those of
+    its parent.
 
     **Errors.** Writes raise OSError(EROFS). A path, table, version or data file that does not exist
     raises a FileNotFoundError, whose message says what to use instead. Other errors are
@@ -409,10 +410,11 @@ class LanceFileSystem(ReadOnlyFileSystem):
         if not isinstance(node, FileNode):
             self._require(path)
             raise IsADirectoryError(errno.EISDIR, self._why_no_file(path), path)
-        if node.is_stream:
-            return node.stream(path)
-        view = node.view()
         fixed_path = _join(location.top, node.fixed_path)
+        if node.is_stream:
+            ukey = node.digest  # of a history, which may grow, no newer one than its rows
+            return ForwardFile(self, path, fixed_path, node.stream(), ukey)
+        view = node.view()
         return ViewFile(self, path, fixed_path, view, known_info(path, node), block_size)
 
     def cat_file(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Generator
 from functools import partial
 from typing import Final, Literal, TypeAlias
 
@@ -15,7 +16,6 @@ from lancefs.views.arrow.arrow_file import encode
 from lancefs.views.arrow.arrow_stream import encode_stream
 from lancefs.views.arrow.lazy_file import LazyFile
 from lancefs.views.documents import document
-from lancefs.views.file_objects import ForwardFile
 from lancefs.views.open_tables import Selection, TableSession, ViewedVersion
 from lancefs.views.view import Key, View, WholeView, known_size
 
@@ -120,14 +120,9 @@ class FileNode:
             table.layouts,
         )
 
-    def stream(self, path: str) -> ForwardFile:
-        """Open a stream.
-
-        Args:
-            path: Path of the file object, for its users.
-        """
-        chunks = encode_stream(*self.handle.version.rows(self.selection))
-        return ForwardFile(chunks, path, self.digest)
+    def stream(self) -> Generator[memoryview, None, None]:
+        """Return the bytes of a stream. They are read as they are taken."""
+        return encode_stream(*self.handle.version.rows(self.selection))
 
     def _key(self) -> Key:
         table = self.handle.table

@@ -13,6 +13,9 @@ from fsspec.spec import AbstractBufferedFile
 from lancefs.errors import ReadFailed
 from lancefs.views.view import View
 
+# Bytes of a resumed stream that are read at a time.
+_RESUMED = 1 << 20
+
 
 class ViewFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no types
     """A seekable file object of a view. It shows one version for its whole life.
@@ -84,23 +87,41 @@ class ForwardFile(io.RawIOBase):
     Closing it closes the generator, which stops the threads that read ahead. After an error every
     further read raises the same error, so that a truncated stream never looks complete.
 
+    A pickled stream is opened again on the same version, and read up to the same position.
+
     Args:
-        chunks: The bytes.
+        fs: The filesystem that opened it.
         path: The path that it was opened with.
+        fixed_path: The path that always means the same version.
+        chunks: The bytes.
         ukey: Identity of the bytes, as `LanceFileSystem.ukey` gives it.
     """
 
     size = None
     mode = "rb"
 
-    def __init__(self, chunks: Generator[memoryview, None, None], path: str, ukey: str) -> None:
+    def __init__(
+        self,
+        fs: fsspec.AbstractFileSystem,
+        path: str,
+        fixed_path: str,
+        chunks: Generator[memoryview, None, None],
+        ukey: str,
+    ) -> None:
         super().__init__()
+        self.fs = fs
         self.path = path
         self.ukey = ukey
+        self._fixed_path = fixed_path
         self._chunks = chunks
         self._left = memoryview(b"")  # unread bytes of the current chunk
         self._position = 0
         self._error: Exception | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.closed:
+            raise ValueError("the file is closed")
+        return _resume, (self.fs, self._fixed_path, self._position, self.ukey)
 
     def __repr__(self) -> str:
         return f"<ForwardFile {self.path!r} at {self._position}>"
@@ -182,6 +203,16 @@ class ForwardFile(io.RawIOBase):
             self._left = self._left[len(part) :]
             left = None if left is None else left - len(part)
             yield part
+
+
+def _resume(fs: fsspec.AbstractFileSystem, path: str, position: int, ukey: str) -> ForwardFile:
+    """Open a stream again, and read it up to a position, which takes the time of those bytes."""
+    file: ForwardFile = fs.open(path)
+    if position and file.ukey != ukey:  # a history grows, and releases differ in their bytes
+        raise ReadFailed(f"{path}: has other bytes than before; read it from its beginning")
+    while file.tell() < position and file.read(min(_RESUMED, position - file.tell())):
+        pass
+    return file
 
 
 def cut(file: ViewFile | ForwardFile, start: int | None, end: int | None) -> bytes:

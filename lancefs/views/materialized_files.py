@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Generator
 
 import pyarrow as pa
 
@@ -16,7 +17,6 @@ from lancefs.table.refs import Ref
 from lancefs.views.arrow.arrow_file import encode
 from lancefs.views.arrow.arrow_stream import encode_stream
 from lancefs.views.file_node import LAYOUT, FileNode, Form, Handle
-from lancefs.views.file_objects import ForwardFile
 from lancefs.views.view import View, WholeView
 from lancefs.views.view_batches import BATCH_ROWS
 
@@ -35,14 +35,9 @@ class MaterializedFile(FileNode, ABC):
         """Return the bytes of a file that is not a stream. Rows are computed on demand."""
         return WholeView(self._key(), lambda: encode(*self._batches()))
 
-    def stream(self, path: str) -> ForwardFile:
-        """Compute the rows, and open a stream.
-
-        Args:
-            path: Path of the file object, for its users.
-        """
-        ukey = self.digest  # of a history, which may grow, no newer one than its rows
-        return ForwardFile(encode_stream(*self._batches()), path, ukey)
+    def stream(self) -> Generator[memoryview, None, None]:
+        """Compute the rows, and return the bytes of a stream."""
+        return encode_stream(*self._batches())
 
     def _batches(self) -> tuple[pa.Schema, list[pa.RecordBatch]]:
         rows = self.rows()

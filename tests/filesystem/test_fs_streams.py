@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import io
+import pickle
 import threading
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pytest
 from leaks import own_threads_since
 
+from lancefs.errors import ReadFailed
 from lancefs.filesystem import LanceFileSystem
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.views.file_objects import ForwardFile
@@ -109,3 +111,32 @@ def test_a_stream_can_be_copied_to_a_file(fs: LanceFileSystem, tmp_path: Path) -
     fs.get_file("latest.arrows", str(tmp_path / "copy.arrows"))
     with pa.memory_map(str(tmp_path / "copy.arrows")) as file:
         assert pa.ipc.open_stream(file).read_all().num_rows == 1000
+
+
+@pytest.mark.parametrize("name", ["latest.arrows", "versions/1.arrows", "changes/1..2.arrows"])
+@pytest.mark.parametrize("position", [0, 10, 5000])
+def test_a_pickled_stream_goes_on_where_it_was(name: str, position: int, table: str) -> None:
+    fs = LanceFileSystem(fo=table)
+    with fs.open(name) as file:
+        file.read(position)
+        pickled = pickle.dumps(file)
+        place, rest = file.tell(), file.read()
+    with pytest.raises(ValueError, match="closed"):
+        pickle.dumps(file)
+    lance.dataset(table).delete("id > 5")
+    with pickle.loads(pickled) as again:
+        assert again.tell() == place
+        assert again.read() == rest
+
+
+def test_a_pickled_history_that_grew_is_not_mixed(table: str) -> None:
+    fs = LanceFileSystem(fo=table)
+    with fs.open("history.arrows") as file:
+        unread = pickle.dumps(file)
+        file.read(10)
+        begun = pickle.dumps(file)
+    assert pickle.loads(begun).tell() == 10
+    lance.dataset(table).delete("id > 5")
+    assert pickle.loads(unread).read() == fs.cat("history.arrows")
+    with pytest.raises(ReadFailed, match=r"history\.arrows: has other bytes than before"):
+        pickle.loads(begun)
