@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
@@ -38,6 +38,9 @@ from lancefs.views.locations import Finder, Location, known_info
 from lancefs.views.open_tables import OpenTables
 from lancefs.views.read_only import ReadOnlyFileSystem, refuse
 from lancefs.views.tree import Directory, Node
+
+# The argument by which `walk`, and what is made of it, hands its `Finder` to `ls`.
+_FINDER = "_finder"
 
 
 class _ListingCache(DirCache):  # type: ignore[misc]  # fsspec: no types
@@ -93,10 +96,11 @@ class LanceFileSystem(ReadOnlyFileSystem):
     commit; `ukey` and `checksum` identify the bytes.
 
     **Caching.** Every call looks up what may change: the newest version, tags, branches, and the
-    list of versions. On object stores, the address of a version that is opened by its number is
-    cached for a second: its table may be deleted and recreated. Versions are immutable: their
-    metadata and recently used values are cached in the process, within memory budgets.
-    `invalidate_cache` clears metadata, and the listings that `listings_expiry_time` caches.
+    list of versions; `walk`, `find`, `glob` and `du` once for all that they find. On object stores,
+    the address of a version that is opened by its number is cached for a second: its table may be
+    deleted and recreated. Versions are immutable: their metadata and recently used values are
+    cached in the process, within memory budgets. `invalidate_cache` clears metadata, and the
+    listings that `listings_expiry_time` caches.
 
     **Threads and processes.** Threads may share an instance. Instances and open files can be
     pickled; of a stream, the bytes that were read are read again. A forked child can use those of
@@ -258,9 +262,10 @@ class LanceFileSystem(ReadOnlyFileSystem):
         path = self._strip_protocol(path)
         entries = None if refresh else self._cached_listing(path)
         if entries is None:
-            node = self._find(path).node
+            finder = kwargs.get(_FINDER)
+            node = self._find(path, finder).node
             if isinstance(node, FileNode):
-                entries = [self.info(path)]
+                entries = [self._info(path, finder)]
             else:
                 entries = [
                     known_info(_join(path, name), child)
@@ -270,6 +275,14 @@ class LanceFileSystem(ReadOnlyFileSystem):
                 if self.dircache.listings_expiry_time is not None:
                     self.dircache[path] = entries
         return [dict(entry) if detail else entry["name"] for entry in entries]
+
+    def walk(self, path: str, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any, Any]]:
+        """Walk a directory as fsspec does, and look up what may change once for all of it.
+
+        `find` and `glob` walk, too.
+        """
+        kwargs.setdefault(_FINDER, self._finder())
+        yield from super().walk(path, *args, **kwargs)
 
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
         """Return the metadata of a file or directory.
@@ -287,8 +300,10 @@ class LanceFileSystem(ReadOnlyFileSystem):
             FileNotFoundError: The path does not exist; the message says what does.
             LanceError: The table cannot be read.
         """
-        path = self._strip_protocol(path)
-        node = self._require(path)
+        return self._info(self._strip_protocol(path))
+
+    def _info(self, path: str, finder: Finder | None = None) -> dict[str, Any]:
+        node = self._require(path, finder)
         if isinstance(node, FileNode):
             _ = node.handle.version
             if not node.is_stream:
@@ -368,8 +383,10 @@ class LanceFileSystem(ReadOnlyFileSystem):
             withdirs: Whether to include directories, of size 0.
             **kwargs: Arguments of `find`.
         """
+        finder = self._finder()
+        kwargs[_FINDER] = finder
         names = self.find(path, maxdepth=maxdepth, withdirs=withdirs, **kwargs)
-        sizes = {name: self.info(name)["size"] or 0 for name in names}
+        sizes = {name: self._info(name, finder)["size"] or 0 for name in names}
         return sum(sizes.values()) if total else sizes
 
     def invalidate_cache(self, path: str | None = None) -> None:
@@ -484,9 +501,9 @@ class LanceFileSystem(ReadOnlyFileSystem):
             return None
         return entries
 
-    def _require(self, path: str) -> Node:
+    def _require(self, path: str, finder: Finder | None = None) -> Node:
         """Return the node at a path, and check that its versions exist; see `tree.require`."""
-        location = self._find(path)
+        location = self._find(path, finder)
         if location.table is not None:
             tree.require(location.node, location.table)
         return location.node
@@ -506,10 +523,14 @@ class LanceFileSystem(ReadOnlyFileSystem):
         except FileNotFoundError:
             return None
 
-    def _find(self, path: str) -> Location:
+    def _find(self, path: str, finder: Finder | None = None) -> Location:
         """Find the node at a path, whose versions need not exist; see `locations.Finder`."""
+        return (finder or self._finder()).find(self._strip_protocol(path))
+
+    def _finder(self) -> Finder:
+        """Return what finds nodes during one call."""
         root = self.root if self._is_rooted else None
-        return Finder(self.fs, root, self._rules, self._opened).find(self._strip_protocol(path))
+        return Finder(self.fs, root, self._rules, self._opened)
 
 
 def _identity(fs: fsspec.AbstractFileSystem) -> str:

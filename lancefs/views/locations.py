@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -53,7 +53,7 @@ class Location(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """Finds the nodes at paths.
+    """Finds the nodes at paths, during one call of the filesystem.
 
     Attributes:
         fs: The filesystem that contains the tables.
@@ -61,12 +61,14 @@ class Finder:
             `fs`.
         rules: How far base paths are followed.
         opened: The tables that are open.
+        sessions: The tables that were found, by their directories.
     """
 
     fs: fsspec.AbstractFileSystem
     root: str | None
     rules: BaseRules | None
     opened: OpenTables
+    sessions: dict[str, TableSession] = field(default_factory=dict)
 
     def find(self, path: str) -> Location:
         """Find the node at a path, whose versions need not exist; see `tree.find`.
@@ -115,9 +117,13 @@ class Finder:
         Raises:
             ReadFailed: There is no connection to the store.
         """
+        found = self.sessions.get(root)
+        if found is not None:
+            return found
         store = confine(Store(self.fs, root), self.rules)
         table = TableSession(store, self.rules, self.opened)
         if root in self.opened.tables:
+            self.sessions[root] = table
             return table
         try:
             if not rest or rest[0] in tree.Root.NAMES:
@@ -132,6 +138,7 @@ class Finder:
             if version is None or not table.has_unlisted(version):
                 return None
         self.opened.tables.add(root)
+        self.sessions[root] = table
         return table
 
     def _full(self, path: str, below: str) -> str:

@@ -220,6 +220,8 @@ class OpenTables:
 class TableSession:
     """A table during one call of the filesystem, in which each listing is made once.
 
+    Tags, branches and manifests are looked up once, too.
+
     Args:
         store: The directory of the table.
         rules: How far base paths are followed.
@@ -231,6 +233,8 @@ class TableSession:
         self._rules = rules
         self._opened = opened
         self._listed: dict[str | None, Sequence[VersionFile]] = {}
+        self._resolved: dict[Ref, Resolved] = {}  # of tags and branches
+        self._identities: dict[tuple[str, str | None, int], tuple[Resolved, str | None]] = {}
 
     @property
     def url(self) -> str:
@@ -325,6 +329,8 @@ class TableSession:
             return self._read(self._find(ref))
         except MissingFile:  # the version was cleaned up since it was listed
             self._listed.clear()
+            self._resolved.clear()
+            self._identities.clear()
             raise
 
     def _known(self, ref: Ref) -> Resolved | None:
@@ -348,7 +354,9 @@ class TableSession:
                 return self._opened.found[self.store.root, None, ref.version].resolved
             file = files[-1] if ref.version is None else pick(self.store, files, ref.version)
             return Resolved(self.store, file, None, self.store)
-        return self._remember(resolve(self.store, ref))
+        if ref not in self._resolved:
+            self._resolved[ref] = self._remember(resolve(self.store, ref))
+        return self._resolved[ref]
 
     def _read(self, resolved: Resolved) -> ViewedVersion:
         resolved, stamp = self._identified(resolved)
@@ -372,6 +380,12 @@ class TableSession:
         Mostly from a listing; stores that are asked for the manifest itself may have another one by
         now, whose size and digest go with its identity: what is kept by it is what it identifies.
         """
+        key = self._key(resolved)
+        if key not in self._identities:
+            self._identities[key] = self._identity_of(resolved)
+        return self._identities[key]
+
+    def _identity_of(self, resolved: Resolved) -> tuple[Resolved, str | None]:
         store, path = resolved.store, resolved.file.path
         if not store.is_local:
             resolved = resolved._replace(file=look_again(store, resolved.file))
@@ -388,6 +402,7 @@ class TableSession:
 
     def _forget(self, resolved: Resolved) -> None:
         self._opened.found.pop(self._key(resolved), None)
+        self._identities.pop(self._key(resolved), None)
 
     def _remember(self, resolved: Resolved) -> Resolved:
         self._opened.found[self._key(resolved)] = _FoundVersion(resolved, time.monotonic())

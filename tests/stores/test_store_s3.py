@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import traceback
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +185,31 @@ def test_a_view_of_one_column_fetches_that_column(
     s3_counts.clear()
     assert len(fs.ls("")) == 8
     assert s3_counts.requests.total() <= 2
+
+
+def test_a_walk_looks_up_once_what_may_change(
+    s3_options: dict[str, Any], s3_counts: Counts, home: Path, tmp_path: Path
+) -> None:
+    """Whatever number of files it finds, and of directories that show the same version."""
+    table, url = tmp_path / "walked.lance", "s3://lake/walked.lance"
+    shutil.copytree(home / "t.lance", table)
+    dataset = lance.dataset(table)
+    dataset.tags.create("prod", 2)
+    dataset.create_branch("exp")
+    fs = LanceFileSystem(fo=url, target_options=s3_options)
+    fs.fs.put(str(table), "lake/walked.lance", recursive=True)
+    s3_counts.clear()
+    paths = fs.find("")
+    assert len(paths) > 100
+    assert s3_counts.requests.total() <= 20
+    assert max(Counter(path for path in s3_counts.paths if path[:4] == "HEAD").values()) == 1
+    s3_counts.clear()
+    sizes = fs.du("versions", total=False)
+    assert s3_counts.requests["LIST"] == 1
+    assert s3_counts.requests.keys() == {"LIST", "GET"}
+    assert isinstance(sizes, dict)
+    assert sizes["versions/3.arrow"] == fs.info("versions/3.arrow")["size"]
+    fs.fs.rm("lake/walked.lance", recursive=True)
 
 
 def test_a_version_or_table_that_does_not_exist(s3_options: dict[str, Any]) -> None:
