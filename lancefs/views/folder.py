@@ -10,6 +10,7 @@ import fsspec
 
 from lancefs.storage import Store
 from lancefs.storage.filesystems import is_bucket, is_folder
+from lancefs.table.refs import parse_ref
 from lancefs.views.tree import Directory, Node
 
 T = TypeVar("T")
@@ -43,6 +44,19 @@ class Folder(Directory):
 
     def child(self, name: str) -> Node | None:
         return self.children().get(name)
+
+    def meant(self, name: str) -> str | None:
+        """Return the path of the file of a version, for a table with a version behind its name."""
+        table, at, text = name.rpartition("@")
+        if not (at and Folder(self._fs, f"{self.path.rstrip('/')}/{table}").exists()):
+            return None
+        try:
+            ref = parse_ref(text)
+        except ValueError:
+            return None
+        branch = "" if ref.branch is None else f"branches/{ref.branch}/"
+        version = "latest" if ref.version is None else f"versions/{ref.version}"
+        return f"{table}/{branch}{version if ref.tag is None else f'tags/{ref.tag}'}.arrow"
 
     def modified(self) -> datetime:
         """Return when the directory was last modified; raises as `modified` of `fs` does."""

@@ -182,6 +182,24 @@ def test_a_table_with_a_version_says_how_files_name_versions(shared_table: str) 
         fsspec.open(f"lance://latest.arrow::{shared_table}@v2").open()
 
 
+@pytest.mark.parametrize(
+    ("ref", "file"),
+    [
+        ("v2", "versions/2.arrow"),
+        ("7", "versions/7.arrow"),
+        ("prod", "tags/prod.arrow"),
+        ("exp:latest", "branches/exp/latest.arrow"),
+        ("exp:3", "branches/exp/versions/3.arrow"),
+    ],
+)
+def test_a_path_with_a_version_names_the_file_of_that_version(
+    ref: str, file: str, shared_table: str
+) -> None:
+    name = Path(shared_table).name
+    with pytest.raises(NoSuchPath, match=rf"did you mean {name}/{file}\?$"):
+        fsspec.open(f"lance://{shared_table}@{ref}").open()
+
+
 def test_a_path_of_thousands_of_parts_takes_little_memory(fs: LanceFileSystem) -> None:
     """Any client of a server may ask for one."""
     path = "/".join(["a"] * 10_000)
