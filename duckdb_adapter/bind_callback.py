@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from duckdb_adapter.queries.long_lists import without_long_lists
 from duckdb_adapter.queries.parsing import MAX_TEXT
 
 # Makes DuckDB look for names anew when a prepared statement is run.
@@ -45,7 +46,8 @@ class BindCall(NamedTuple):
             apart from others of the connection.
         connection: The number of the connection in its database.
         run: The number of the run of a statement; the same for all relations that are bound.
-        statement: The text of the statement that is run; empty where none is.
+        statement: The text of the statement that is run, see `without_long_lists`; empty where none
+            is.
     """
 
     transaction: tuple[int, int]
@@ -70,5 +72,5 @@ def parse_call(told: str) -> BindCall | None:
         return None
     transaction, connection, since, run = map(int, match.groups())
     # One character more than `MAX_TEXT` is kept, by which `parse` knows that a text is too long.
-    text = told[match.end() : match.end() + MAX_TEXT + 1]
+    text = without_long_lists(told[match.end() :])[: MAX_TEXT + 1]
     return BindCall((transaction, since), connection, run, text)

@@ -16,6 +16,7 @@ from duckdb_adapter.identifiers import fold, literal, quoted
 from duckdb_adapter.interrupts import QUERY_SCOPE
 from duckdb_adapter.pinned_versions import NameUse
 from duckdb_adapter.queries.called_functions import CalledFunctions
+from duckdb_adapter.queries.long_lists import without_long_lists
 from duckdb_adapter.releases import is_new
 from duckdb_adapter.resolved_names import ResolvedName, builtins_test, resolve_name
 from duckdb_adapter.secrets import SecretStorage
@@ -96,7 +97,7 @@ class Scope:
         self._connection = connection
         self.storage = storage
         self._variables = dict(variables)
-        self._text = text
+        self._text = without_long_lists(text)
         self._is_transaction = is_transaction
         self.names: set[str] = set()
 

@@ -185,9 +185,10 @@ def _shifted_extreme(
     expression: Mapping[str, Any], read: TableRead, query: TableQuery
 ) -> ShiftedExtreme | None:
     """Return the extreme that an expression in WHERE is, which may be what another place shows."""
-    if expression["class"] == "FUNCTION" and expression["is_operator"]:
+    if _is_operation(expression):
         inner, shift = _without_shift(expression)
-        found = None if shift is None else _shifted_extreme(inner, read, query)
+        is_shifted = shift is not None and not _is_operation(inner)
+        found = _shifted_extreme(inner, read, query) if is_shifted else None
         return None if found is None or found.shift else found._replace(shift=shift)
     if _is_scalar(expression):
         shown = _computed_by(expression["subquery"]["node"], read.known)
@@ -218,15 +219,21 @@ def _extremes_in(read: TableRead) -> Iterator[ShiftedExtreme]:
 
 def _scalars_in(expression: Any) -> Iterator[Mapping[str, Any]]:
     """Yield the subqueries of one value in an expression, as far as they are surely bound."""
-    if isinstance(expression, list):
-        for each in expression:
-            yield from _scalars_in(each)
-    elif isinstance(expression, dict):
-        kind = expression.get("class")
-        if kind is not None and _is_scalar(expression):
-            yield expression
-        elif kind is None or kind in _BINDING or expression.get("is_operator"):
-            yield from _scalars_in(list(expression.values()))
+    pending = [expression]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, list):
+            pending.extend(reversed(each))
+        elif isinstance(each, dict):
+            kind = each.get("class")
+            if kind is not None and _is_scalar(each):
+                yield each
+            elif kind is None or kind in _BINDING or each.get("is_operator"):
+                pending.extend(reversed(each.values()))
+
+
+def _is_operation(expression: Mapping[str, Any]) -> bool:
+    return bool(expression["class"] == "FUNCTION" and expression["is_operator"])
 
 
 def _is_scalar(expression: Mapping[str, Any]) -> bool:
@@ -282,7 +289,7 @@ def _selected(
 def _computed(expression: Mapping[str, Any], source: Mapping[str, Any]) -> ShiftedExtreme | None:
     """Return the extreme that an expression is of all rows of a table, and what is added to it."""
     call, shift = expression, None
-    if call["class"] == "FUNCTION" and call["is_operator"]:
+    if _is_operation(call):
         call, shift = _without_shift(call)
         if shift is None:
             return None

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.column_uses import members_named, path_from_column, sole_argument
 from duckdb_adapter.queries.function_names import OF_VALUES
-from duckdb_adapter.queries.table_query import MAX_TEXTS, TableQuery
+from duckdb_adapter.queries.table_query import TableQuery, kept_by_query
 from duckdb_adapter.queries.trees import calls_only, expressions_in, function_of
 
 # A statement without any of these is not parsed.
@@ -46,7 +45,7 @@ class UsedExtremes(NamedTuple):
     calls_others: bool
 
 
-@lru_cache(MAX_TEXTS)
+@kept_by_query
 def used_extremes(query: TableQuery) -> UsedExtremes | None:
     """Return the columns of which a query uses the extremes; None where it may use more."""
     node = query.table_select if _MAY_ASK.search(query.text) is not None else None

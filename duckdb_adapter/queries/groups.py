@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -22,7 +21,7 @@ from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.column_uses import path_from_column
 from duckdb_adapter.queries.function_names import AGGREGATES, COLLECTING, MAKING_ONE_VALUE
 from duckdb_adapter.queries.pivots import pivot_groups
-from duckdb_adapter.queries.table_query import MAX_TEXTS, TableQuery
+from duckdb_adapter.queries.table_query import TableQuery, kept_by_query
 from duckdb_adapter.queries.trees import (
     aggregates,
     arguments_of,
@@ -31,6 +30,7 @@ from duckdb_adapter.queries.trees import (
     constant_text,
     expressions_in,
     name_alone,
+    nodes_in,
     number_of,
     terms_of,
 )
@@ -91,7 +91,7 @@ class GroupKeys(NamedTuple):
     alone: frozenset[str] = frozenset()
 
 
-@lru_cache(MAX_TEXTS)
+@kept_by_query
 def group_keys(query: TableQuery, encoded: frozenset[str]) -> GroupKeys | None:
     """Return columns by which a query groups, or of which it computes something, and no comparison.
 
@@ -312,7 +312,7 @@ def _select_from(query: TableQuery) -> Mapping[str, Any] | None:
 
     A statement that does not name the table reads a view of it.
     """
-    selects = list(_selects(query.query_root))
+    selects = [each for each in nodes_in(query.query_root) if each.get("type") == "SELECT_NODE"]
     named = [node for node in selects if query.names(node["from_table"])]
     found = named or [node for node in selects if _reads_one_table(node["from_table"])]
     return found[0] if len(found) == 1 else None
@@ -321,16 +321,6 @@ def _select_from(query: TableQuery) -> Mapping[str, Any] | None:
 def _reads_one_table(node: Mapping[str, Any]) -> bool:
     """Whether what a SELECT reads is a table or a view, with its own names of columns."""
     return node["type"] == "BASE_TABLE" and not node.get("column_name_alias")
-
-
-def _selects(node: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the SELECTs of a statement, also those in others."""
-    if isinstance(node, Mapping):
-        if node.get("type") == "SELECT_NODE":
-            yield node
-        node = list(node.values())
-    for each in node if isinstance(node, list) else ():
-        yield from _selects(each)
 
 
 def _groups(select: Mapping[str, Any], columns: Collection[str]) -> Iterator[Mapping[str, Any]]:

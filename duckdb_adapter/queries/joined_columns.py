@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Any
 
 from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.joins import equal_columns, inner_joins, join_conditions
-from duckdb_adapter.queries.table_query import MAX_TEXTS, TableQuery
+from duckdb_adapter.queries.table_query import TableQuery, kept_by_query
 from duckdb_adapter.queries.table_reads import (
     NamedQuery,
     TableRead,
@@ -34,7 +33,7 @@ _CHANGES = ("replace_list", "rename_list", "columns", "expr")
 _MATCHED = {"LEFT": "right", "RIGHT": "left"}
 
 
-@lru_cache(MAX_TEXTS)
+@kept_by_query
 def joined_columns(ours: TableQuery, theirs: TableQuery) -> list[tuple[str, str]]:
     """Return columns of a table whose values have to be in columns of another one.
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from duckdb_adapter.identifiers import literal, quoted
 from duckdb_adapter.own_databases import OwnDatabase
 from duckdb_adapter.queries.query_texts import query_in
+from duckdb_adapter.queries.trees import PARTS, arguments_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("duckdb_adapter")
 
-# Longer queries are not parsed a second time. They are written by programs, with long lists.
-MAX_TEXT = 10_000
+# Longer queries are not parsed a second time, besides their lists of constants (`long_lists`). To
+# parse one takes a third of the time in which DuckDB plans it, and a tree has 300 times its length.
+MAX_TEXT = 250_000
+# Trees of longer texts are not kept for other statements.
+_LONG = 10_000
 # Trees with more levels are not looked at: functions that do call themselves once or twice for each
 # level, and Python allows a thousand calls within each other, those of the user's program included.
-# A sum of fifty columns has 150 levels.
 _MAX_LEVELS = 200
 
 
@@ -93,7 +96,6 @@ def parse_soon() -> None:
     _database.open_ahead()
 
 
-@lru_cache(maxsize=16)
 def parse(text: str) -> dict[str, Any] | None:
     """Parse the query of a statement.
 
@@ -104,10 +106,19 @@ def parse(text: str) -> dict[str, Any] | None:
         The root node: one that selects rows, or joins such nodes. None where the text is no single
         SELECT, has none, is long or deeply nested, or is not understood.
     """
-    import duckdb
-
     if len(text) > MAX_TEXT:
         return None
+    return _parsed_long(text) if is_long(text) else _parsed(text)
+
+
+def is_long(text: str) -> bool:
+    """Whether what is found out about a statement takes much memory, so that little is kept."""
+    return len(text) > _LONG
+
+
+def _parse(text: str) -> dict[str, Any] | None:
+    import duckdb
+
     try:
         found = json.loads(_parser.serialize(query_in(text)))
     except duckdb.Error as error:  # what is wrong with the query is in the answer
@@ -120,6 +131,10 @@ def parse(text: str) -> dict[str, Any] | None:
         return None
     node: dict[str, Any] = statements[0]["node"]
     return node if _has_few_levels(node) else None
+
+
+_parsed = lru_cache(maxsize=16)(_parse)
+_parsed_long = lru_cache(maxsize=1)(_parse)
 
 
 def count_passing(rows: pa.Table, alias: str, tail: str) -> int | None:
@@ -153,20 +168,34 @@ def tail_to_sql(where: Mapping[str, Any] | None, modifiers: Sequence[Any]) -> st
         found = json.loads(_parser.serialize(_BEFORE))
         found["statements"][0]["node"] |= {"where_clause": where, "modifiers": modifiers}
         text = _parser.deserialize(json.dumps(found))
-    except duckdb.Error as error:
-        _log.debug("a condition has no text: DuckDB raised %s", type(error).__name__)
+    except (duckdb.Error, RecursionError) as error:  # a tree of many levels
+        _log.debug("a condition has no text: %s", type(error).__name__)
         return None
     return text.removeprefix(_BEFORE) if text.startswith(_BEFORE) else None
 
 
 def _has_few_levels(node: dict[str, Any]) -> bool:
-    """Whether functions may call themselves for each level of a tree."""
+    """Whether functions may call themselves for each level of a tree.
+
+    Operators in operators, `a + b + c`, are no levels: no function calls itself for these. Of
+    common table expressions, each may select from the one before.
+    """
     level: list[Any] = [node]
+    named = 0
     for _ in range(_MAX_LEVELS):
-        parts = (each.values() if isinstance(each, dict) else each for each in level)
-        level = [each for part in parts for each in part if isinstance(each, (dict, list))]
-        if not level:
-            return True
+        inner = list[Any]()
+        for each in level:
+            parts: Any = each
+            if isinstance(parts, dict):
+                named += len(parts["cte_map"]["map"]) if "cte_map" in parts else 0
+                if parts.get("is_operator"):
+                    level += arguments_of(parts)
+                    parts = {**parts, "arguments": None, "children": None}
+                parts = parts.values()
+            inner += [part for part in parts if part and part.__class__ in PARTS]
+        if not inner or named > _MAX_LEVELS:
+            return named <= _MAX_LEVELS
+        level = inner
     return False
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
 
@@ -25,6 +26,30 @@ MAX_TEXTS = 64
 _DESCRIPTORS = (BLOB_V1_DESCRIPTOR, BLOB_V2_DESCRIPTOR)
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def kept_by_query(
+    function: Callable[Concatenate[TableQuery, P], T],
+) -> Callable[Concatenate[TableQuery, P], T]:
+    """Decorate a function of a query so that its answers are kept as long as the query is.
+
+    Args:
+        function: Its other arguments are hashable.
+    """
+
+    @wraps(function)
+    def answer(query: TableQuery, /, *others: P.args, **named: P.kwargs) -> T:
+        key = (function, *others)
+        if key not in query.answers:
+            query.answers[key] = function(query, *others, **named)
+        found: T = query.answers[key]
+        return found
+
+    return answer
+
+
 class TableQuery:
     """A statement, and the table that it names.
 
@@ -37,6 +62,9 @@ class TableQuery:
         schema: The columns of the table.
         lake: The folder that the table is attached in, if the view of it is read.
         call: The arguments of `lance_scan`, if the name stands for a call of it.
+
+    Attributes:
+        answers: What functions found out about it, see `kept_by_query`.
     """
 
     def __init__(
@@ -51,6 +79,7 @@ class TableQuery:
         self.text = text
         self.name = name
         self.schema = schema
+        self.answers = dict[tuple[Any, ...], Any]()
         self._alias = alias if call is None else SCAN
         self._lake = lake
         self._call = call

@@ -12,11 +12,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from duckdb_adapter.identifiers import fold
-from duckdb_adapter.queries.trees import query_of
+from duckdb_adapter.queries.trees import nodes_in, query_of
 
 # Joins that keep each row of a table which WHERE could accept, beside the same rows of the other
 # table: not ASOF, POSITIONAL, SEMI and ANTI.
 _JOINS = {"INNER", "LEFT", "RIGHT", "FULL"}
+_TABLES = ("BASE_TABLE", "TABLE_FUNCTION")
 _KINDS = {"REGULAR", "CROSS", "NATURAL"}
 
 SyntaxNode: TypeAlias = Mapping[str, Any]
@@ -69,19 +70,8 @@ def count_places(root: SyntaxNode, names: Callable[[SyntaxNode], bool]) -> int:
         root: The root node of the text.
         names: Whether what a SELECT selects from is the table.
     """
-    return sum(1 for _ in _tables_in(root, names))
-
-
-def _tables_in(node: Any, names: Callable[[SyntaxNode], bool]) -> Iterator[SyntaxNode]:
-    """Yield all places in a node in which a table stands, also in expressions."""
-    if isinstance(node, list):
-        for each in node:
-            yield from _tables_in(each, names)
-    elif isinstance(node, dict):
-        if node.get("type") in ("BASE_TABLE", "TABLE_FUNCTION") and names(node):
-            yield node
-        for each in node.values():
-            yield from _tables_in(each, names)
+    tables = (each for each in nodes_in(root) if each.get("type") in _TABLES)
+    return sum(map(names, tables))
 
 
 def reads_in(root: SyntaxNode) -> Iterator[TableRead]:

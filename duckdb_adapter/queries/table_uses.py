@@ -21,6 +21,7 @@ from duckdb_adapter.queries.groups import RepeatedColumns, repeated_columns
 from duckdb_adapter.queries.joins import join_keys, tests_constants
 from duckdb_adapter.queries.limits import LimitedRange, limited_range, sampled_rows
 from duckdb_adapter.queries.members import UsedColumns, used_columns
+from duckdb_adapter.queries.parsing import is_long
 from duckdb_adapter.queries.partitions import top_n_of_partitions
 from duckdb_adapter.queries.pivots import BIND_COUNT, pivot_groups
 from duckdb_adapter.queries.scan_calls import ScanCall
@@ -142,7 +143,8 @@ def table_uses(
         schema: Its columns; open versions have one object for them.
         call: The arguments of `lance_scan`, if the name stands for a call of it.
     """
-    return _uses(text, table, _Same(schema), _Same(call))
+    uses = _uses_in_long if is_long(text) else _uses
+    return uses(text, table, _Same(schema), _Same(call))
 
 
 class _Same(Generic[T]):
@@ -160,9 +162,12 @@ class _Same(Generic[T]):
         return id(self.it)
 
 
-@lru_cache(MAX_TEXTS)
-def _uses(
+def _new_uses(
     text: str, table: StatementTable, schema: _Same[pa.Schema], call: _Same[ScanCall | None]
 ) -> TableUses:
     query = TableQuery(text, table.name, table.alias, schema.it, table.lake, call.it)
     return TableUses(query)
+
+
+_uses = lru_cache(MAX_TEXTS)(_new_uses)
+_uses_in_long = lru_cache(2)(_new_uses)

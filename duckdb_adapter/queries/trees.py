@@ -7,7 +7,7 @@ have a `type` only.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from duckdb_adapter.identifiers import fold
@@ -15,6 +15,9 @@ from duckdb_adapter.queries.function_names import MAKING_ONE_VALUE
 
 # Parts of a SELECT that make groups of rows, or leave rows out.
 _OF_GROUPS = ("group_expressions", "group_sets", "having", "sample", "qualify")
+
+# The classes of what nodes are made of: other mappings take ten times as long to ask for.
+PARTS: Set[type] = {dict, list}
 
 # Placeholder for a schema or a column before the name of a function.
 _DOTTED = "…."
@@ -103,22 +106,31 @@ def terms_of(
     node: Mapping[str, Any], conjunction: str = "CONJUNCTION_AND"
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the conditions that must all be true, or that another conjunction joins."""
-    if node["type"] != conjunction:
-        yield node
-        return
-    for child in node["children"]:
-        yield from terms_of(child, conjunction)
+    pending = [node]
+    while pending:
+        each = pending.pop()
+        if each["type"] == conjunction:
+            pending.extend(reversed(each["children"]))
+        else:
+            yield each
 
 
 def expressions_in(node: Any) -> Iterator[Mapping[str, Any]]:
     """Yield the expressions in a node, also those that others are made of."""
-    children: Iterable[Any] = node if isinstance(node, list) else ()
-    if isinstance(node, dict):  # not any mapping: that takes ten times as long to ask
-        if "class" in node:
-            yield node
-        children = node.values()
-    for child in children:
-        yield from expressions_in(child)
+    return (each for each in nodes_in(node) if "class" in each)
+
+
+def nodes_in(node: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the nodes in a node or a list of nodes, itself too, each before those in it."""
+    pending = [node]
+    while pending:  # calls within each other would take three times as long
+        parts: Any = pending.pop()
+        if isinstance(parts, dict):
+            yield parts
+            parts = parts.values()
+        elif not isinstance(parts, list):
+            continue
+        pending += [part for part in reversed(parts) if part and part.__class__ in PARTS]
 
 
 def classes_in(node: Any) -> set[str]:
@@ -200,16 +212,17 @@ def ranks_within(term: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], i
 
 def same_expression(one: Any, other: Any) -> bool:
     """Whether two expressions say the same, wherever they stand and whatever they are called."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        names = one.keys() | other.keys()
-        return all(
-            same_expression(one.get(name), other.get(name))
-            for name in names
-            if name not in ("alias", "query_location")
-        )
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same_expression, one, other))
-    return bool(one == other)
+    pending = [(one, other)]
+    while pending:
+        one, other = pending.pop()
+        if isinstance(one, dict) and isinstance(other, dict):
+            names = (one.keys() | other.keys()) - {"alias", "query_location"}
+            pending += [(one.get(name), other.get(name)) for name in names]
+        elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+            pending += zip(one, other, strict=True)
+        elif one != other:
+            return False
+    return True
 
 
 def number_of(node: Any) -> int | None:

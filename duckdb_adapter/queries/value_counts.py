@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +17,7 @@ import pyarrow as pa
 from duckdb_adapter.queries.column_uses import members_named
 from duckdb_adapter.queries.function_names import AGGREGATES, COLLECTING, OF_VALUES
 from duckdb_adapter.queries.pivots import pivoted_columns
-from duckdb_adapter.queries.table_query import MAX_TEXTS, TableQuery
+from duckdb_adapter.queries.table_query import TableQuery, kept_by_query
 from duckdb_adapter.queries.trees import aggregates, expressions_in, function_of
 
 # A statement without any of these is not parsed.
@@ -26,7 +25,7 @@ _MAY_GROUP = re.compile(rf"\bgroup\s+by\b|\bdistinct\b|\b({'|'.join(AGGREGATES)}
 _FREE = AGGREGATES | OF_VALUES
 
 
-@lru_cache(MAX_TEXTS)
+@kept_by_query
 def value_count_paths(query: TableQuery) -> Sequence[str]:
     """Return the columns of which the values and how often they occur are all that a query uses.
 

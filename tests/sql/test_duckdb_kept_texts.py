@@ -14,7 +14,7 @@ import pytest
 from roads import assert_same_rows, connect, native_rows, needs_install
 
 import lancefs
-from duckdb_adapter.queries.parsing import parse
+from duckdb_adapter.queries.parsing import _parsed
 from duckdb_adapter.sources import column_values
 from duckdb_adapter.version_cache import open_cached
 from lancefs.storage import Store
@@ -176,7 +176,7 @@ def test_statements_that_look_up_rows_by_numbers_are_not_parsed(table: Path) -> 
         'SELECT id, "Page" FROM {t} WHERE id IN (1, 3, 5) OR cost < 0.001',
     ]
     for text in texts:
-        parsed = parse.cache_info().misses
+        parsed = _parsed.cache_info().misses
         found = con.execute(text.format(t=f"'{table}'")).fetchall()
-        assert parse.cache_info().misses == parsed
+        assert _parsed.cache_info().misses == parsed
         assert found == con.execute(text.format(t="own")).fetchall()

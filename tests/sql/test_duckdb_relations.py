@@ -13,7 +13,7 @@ from roads import connect, needs_install, run_python, scanned, write_logs
 
 import lancefs
 from duckdb_adapter.bound_versions import BoundVersions
-from duckdb_adapter.queries.parsing import parse
+from duckdb_adapter.queries.parsing import _parsed
 from duckdb_adapter.resolved_names import ResolvedName
 from duckdb_adapter.sources.rows import Rows
 
@@ -70,9 +70,9 @@ def test_a_relation_reads_what_the_statement_reads(
 def test_a_relation_that_is_made_again_is_not_parsed_again(con: Any, table: Path) -> None:
     query = f"SELECT level, count(*) FROM '{table}' WHERE id > 5 GROUP BY level ORDER BY ALL"
     first = con.sql(query).fetchall()
-    parsed = parse.cache_info().misses
+    parsed = _parsed.cache_info().misses
     assert con.sql(query).fetchall() == first
-    assert parse.cache_info().misses == parsed
+    assert _parsed.cache_info().misses == parsed
 
 
 def test_what_is_done_to_a_relation_counts(

@@ -227,7 +227,7 @@ def test_a_function_of_lancefs_that_is_called_by_hand_says_so(query: str) -> Non
 
 
 def test_of_a_long_statement_is_told_that_it_is_long() -> None:
-    call = parse_call("2 3 4 5 " + "x" * 20_000)
+    call = parse_call("2 3 4 5 " + "x" * (MAX_TEXT + 10))
     assert call is not None
     assert len(call.statement) == MAX_TEXT + 1
 
