@@ -232,6 +232,49 @@ def test_many_values_of_a_column_joined_by_or_are_looked_up_as_a_set() -> None:
         assert len(getattr(test, "terms", [test])) == count
 
 
+@given(batches(), st.data())
+def test_ranges_of_a_column_joined_by_or_keep_what_arrow_keeps(
+    batch: pa.RecordBatch, data: st.DataObject
+) -> None:
+    name = data.draw(st.sampled_from(list(TYPES)))
+    drawn = data.draw(st.lists(st.lists(_numbers(TYPES[name]), min_size=3, max_size=3), min_size=4))
+    ranges = []
+    for low, high, other in drawn:
+        ends = [_scalar(number, TYPES[name]) for number in (low, high, other)]
+        inside = (pc.field(name) >= ends[0]) & (pc.field(name) <= ends[1])
+        ranges.append(inside & (pc.field(name) != ends[2]) if other % 3 == 0 else inside)
+    filter, *others = ranges
+    for each in others:
+        filter = filter | each
+    if data.draw(st.booleans()):
+        filter = filter & data.draw(memberships() | comparisons())
+    try:
+        expected = _expected(filter, batch)
+    except pa.ArrowNotImplementedError:  # of booleans and the like
+        assume(False)
+    assert Condition(filter).evaluate(batch).tolist() == expected
+
+
+@pytest.mark.parametrize("apart", [1, 7, 10**12], ids=str)
+def test_ranges_are_found_whether_they_lie_close_or_far_apart(apart: int) -> None:
+    ends = [-(2**63), 2**63 - 1, None]
+    batch = pa.record_batch({"i64": [number * apart for number in range(-50, 50)] + ends})
+    field = pc.field("i64")
+    filter = (field >= 2**63 - 2) | (field <= -(2**63) + 1)
+    for low in range(-40, 40, 9):
+        filter = filter | ((field >= low * apart) & (field < (low + 3) * apart + 1))
+    for more in (
+        filter,
+        filter & field.isin([-40 * apart, -36 * apart, 5]),
+        filter & ((field == 5 * apart) | (field == 6 * apart) | (field == 7) | (field == 8)),
+        filter & ((field < -30 * apart) | (field > 7) | (field == 0) | (field == 2)),
+    ):
+        tests = by_column(conditions_of(expressions.as_tree(more)), batch.schema)
+        assert tests is not None
+        assert len(tests) == 1
+        assert Condition(more).evaluate(batch).tolist() == _expected(more, batch)
+
+
 @pytest.mark.parametrize("apart", [1, 7, 10**12], ids=str)
 def test_members_are_found_whether_they_lie_close_or_far_apart(apart: int) -> None:
     values = [number * apart for number in range(-3, 40, 3)]

@@ -66,6 +66,29 @@ def check(table: str, filter: Any, columns: list[str] | None = None) -> ScanStat
     return stats
 
 
+@pytest.mark.parametrize(
+    ("filter", "most"),
+    [
+        ("n between 100 and 110 or n between 700 and 710", 3),
+        ("n < 3 or n = 500 or n > 990 or n = 77 or n between 300 and 302", 6),
+        ("(n < 3 and s like '%1%') or (n > 990 and other = 3)", 3),
+        ("(n < 30 or n > 970) and (n > 20 and n < 25 or n = 980)", 2),
+        ("n between 200 and 100 or n = 5000 or n > 10 and n < 5", 0),
+        ("n < 3 or other = 4", ROWS),
+        ("n < 3 or not (n < 990)", ROWS),
+        ("n is null or n = 5", ROWS),
+    ],
+)
+def test_rows_are_passed_over_that_are_in_none_of_several_ranges(
+    tmp_path: Path, filter: str, most: int
+) -> None:
+    table = write(tmp_path / "t", numbers(), max_rows_per_file=400)
+    check(table, filter)
+    found, stats = read(table, filter)
+    assert found.equals(lance.dataset(table).to_table(filter=filter))
+    assert stats.rows_skipped >= ROWS - most * ZONE
+
+
 @pytest.mark.parametrize("version", ["legacy", "2.0", "2.1", "2.2"])
 def test_a_second_read_passes_over_rows_that_the_first_one_ruled_out(
     tmp_path: Path, version: str
@@ -445,6 +468,7 @@ def test_any_order_of_filters_gives_the_rows_of_each(
         else f"{column} {operator} {values[0]}"
         for column, operator, values in filters
     ]
-    for text in (*texts, " and ".join(texts)):
+    either = [f"{text} or ({texts[0]} and {texts[-1]})" for text in texts]
+    for text in (*texts, " and ".join(texts), *either):
         found = lancefs.open(drawn).to_table(filter=text)
         assert found.equals(lance.dataset(drawn).to_table(filter=text)), text

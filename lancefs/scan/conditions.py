@@ -8,7 +8,7 @@ it asks each column alone. Arrow evaluates all other filters.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -24,7 +24,7 @@ from lancefs.datafile.arrays import (
     valid_slots,
     value_type,
 )
-from lancefs.datafile.buffers import Ints, Mask, to_arrow_numbers
+from lancefs.datafile.buffers import Mask, to_arrow_numbers
 from lancefs.datafile.constants import array_of
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels import among, between, holds, slots_of, take, within
@@ -43,7 +43,6 @@ from lancefs.scan.condition_trees import (
 from lancefs.scan.expressions import Comparison, ExpressionNode, Membership, TextPart
 from lancefs.scan.intervals import (
     Interval,
-    NumberSet,
     TextInterval,
     ValueInterval,
     float_interval_of,
@@ -52,6 +51,7 @@ from lancefs.scan.intervals import (
     is_float,
     may_be_in_set,
     text_interval_of,
+    union,
 )
 from lancefs.table.members import nested, paths_of
 
@@ -177,7 +177,11 @@ class Condition:
                 intersect(numbers, of_floats)
                 continue
             test = expressions.as_test(term) or text_match(term)
-            if test is None or test.column not in types:
+            if test is None:
+                for either in _intervals_of_any(conditions_of(term) or (), types).values():
+                    intersect(numbers, either)
+                continue
+            if test.column not in types:
                 continue
             data_type = types[test.column]
             if (interval := interval_of(test, data_type)) is not None:
@@ -233,6 +237,37 @@ class Condition:
         return true_slots(passed)
 
 
+def _intervals_of_any(
+    terms: Sequence[ConditionTree], types: Mapping[str, pa.DataType]
+) -> dict[str, Interval]:
+    """Return intervals of columns of numbers, within which values are where conditions are true.
+
+    Args:
+        terms: The conditions, all of which are true.
+        types: The types of columns, by their names.
+    """
+    found: dict[str, Interval] = {}
+    for term in terms:
+        if isinstance(term, Negation):
+            continue
+        if not isinstance(term, Combination):
+            known = types.get(term.column)
+            interval = None if known is None else interval_of(term, known)
+            inner = {} if interval is None else {term.column: interval}
+        elif term.is_all:
+            inner = _intervals_of_any(term.terms, types)
+        else:
+            first, *others = (_intervals_of_any([each], types) for each in term.terms)
+            columns = set(first).intersection(*others)
+            inner = {
+                name: union([each[name] for each in (first, *others)], types[name])
+                for name in columns
+            }
+        for interval in inner.values():
+            intersect(found, interval)
+    return found
+
+
 def by_column(terms: Iterable[ConditionTree] | None, schema: pa.Schema) -> list[Test] | None:
     """Return a filter as conditions on single columns.
 
@@ -264,7 +299,7 @@ def _test_of(term: ConditionTree, schema: pa.Schema) -> Test | None:
         known = [test for test in tests if test is not None]
         if len(known) < len(tests):
             return None
-        joined = known if term.is_all else _join_values(known, schema)
+        joined = _intersect_all(known) if term.is_all else _join_values(known, schema)
         return joined[0] if len(joined) == 1 else Combination(term.is_all, tuple(joined))
     if isinstance(term, Negation):
         inner = _column_test(term.term, schema)
@@ -272,8 +307,17 @@ def _test_of(term: ConditionTree, schema: pa.Schema) -> Test | None:
     return _column_test(term, schema)
 
 
+def _intersect_all(tests: Sequence[Test]) -> list[Test]:
+    """Return tests that have to be true, with one interval for each column."""
+    intervals: dict[str, Interval] = {}
+    for test in tests:
+        if isinstance(test, Interval):
+            intersect(intervals, test)
+    return [*intervals.values(), *(each for each in tests if not isinstance(each, Interval))]
+
+
 def _join_values(tests: Sequence[Test], schema: pa.Schema) -> list[Test]:
-    """Return tests of which one has to be true, with many single values of a column as one set.
+    """Return tests of which one has to be true, with many values or ranges of a column as one set.
 
     Each test is a pass over the column, and looking up a set takes as long as three of them.
 
@@ -289,15 +333,14 @@ def _join_values(tests: Sequence[Test], schema: pa.Schema) -> list[Test]:
         else:
             values.setdefault(test.column, []).append(test)
     for found in values.values():
-        others += [_join(found)] if len(found) >= _MIN_JOINED else found
+        others += [_join(found, schema)] if len(found) >= _MIN_JOINED else found
     return others
 
 
 def _is_of_values(test: ValueTest, schema: pa.Schema) -> bool:
     """Whether a test is true for some numbers of up to 64 bits, or for some texts."""
     if isinstance(test, Interval):
-        is_single = test.low == test.high or test.among is not None
-        return is_single and may_be_in_set(value_type(schema.field(test.column).type))
+        return may_be_in_set(value_type(schema.field(test.column).type))
     if isinstance(test, Membership):
         return bool(pa.types.is_string(test.values.type))
     if not isinstance(test, Comparison) or test.operator != "equal":
@@ -305,20 +348,18 @@ def _is_of_values(test: ValueTest, schema: pa.Schema) -> bool:
     return test.value is not None and bool(pa.types.is_string(test.value.type))
 
 
-def _join(tests: Sequence[ValueTest]) -> ValueTest:
+def _join(tests: Sequence[ValueTest], schema: pa.Schema) -> ValueTest:
     """Return tests of values of one column, of which one has to be true, as one."""
-    numbers, texts = list[Ints](), list[pa.Array]()
+    intervals = [test for test in tests if isinstance(test, Interval)]
+    if intervals:
+        return union(intervals, value_type(schema.field(intervals[0].column).type))
+    texts = list[pa.Array]()
     for test in tests:
-        if isinstance(test, Interval):
-            numbers.append(np.array([test.low], np.int64) if test.points is None else test.points)
-        elif isinstance(test, Membership):
+        if isinstance(test, Membership):
             texts.append(test.values)
         elif isinstance(test, Comparison) and test.value is not None:
             texts.append(array_of([test.value.as_py()], test.value.type))
-    if texts:
-        return Membership(tests[0].column, pa.concat_arrays(texts))
-    joined = NumberSet(np.concatenate(numbers))
-    return Interval(tests[0].column, int(joined.numbers[0]), int(joined.numbers[-1]), joined)
+    return Membership(tests[0].column, pa.concat_arrays(texts))
 
 
 def _column_test(term: SingleCondition, schema: pa.Schema) -> ValueTest | None:

@@ -57,6 +57,16 @@ class NumberSet:
         self._low = self.numbers[0]
         self._span = int(self.numbers[-1]) - int(self._low)
 
+    @property
+    def low(self) -> Ints:
+        """The numbers, as the least ones of ranges."""
+        return self.numbers
+
+    @property
+    def high(self) -> Ints:
+        """The numbers, as the greatest ones of ranges."""
+        return self.numbers
+
     @cached_property
     def _table(self) -> Mask | None:
         """Whether each number from the least one is there; None where they lie far apart."""
@@ -68,14 +78,77 @@ class NumberSet:
 
     def has(self, values: Array) -> Mask:
         """Tell which values, of up to 64 bits and none above the greatest int64, are in the set."""
-        if self._table is None:
-            wanted = to_arrow_numbers(self.numbers.astype(values.dtype))
-            return mask_of(pc.is_in(to_arrow_numbers(values), value_set=wanted))
-        # Differences wrap around, and are then beyond the span.
-        places = np.subtract(values, self._low, dtype=np.int64)
-        found: Mask = self._table.take(places, mode="clip")
-        found &= places.view(np.uint64) <= np.uint64(self._span)
-        return found
+        if self._table is not None:
+            return _look_up(self._table, self._low, values)
+        wanted = to_arrow_numbers(self.numbers.astype(values.dtype))
+        return mask_of(pc.is_in(to_arrow_numbers(values), value_set=wanted))
+
+    def intersection(self, other: NumberSet | RangeSet) -> NumberSet | None:
+        """Return the numbers that are in this set and another one; None for none."""
+        both = self.numbers[other.has(self.numbers)]
+        return NumberSet(both) if len(both) else None
+
+
+class RangeSet:
+    """A set of numbers that are given by ranges, of at least one.
+
+    Args:
+        low: The least number of each range (int64), in any order.
+        high: The greatest number of each, none below its least one.
+
+    Attributes:
+        low: The least numbers of ranges with gaps between them, ascending.
+        high: Their greatest numbers.
+    """
+
+    def __init__(self, low: Ints, high: Ints) -> None:
+        order = np.argsort(low)
+        low, reached = low[order], np.maximum.accumulate(high[order])
+        is_first = np.ones(len(low), np.bool_)
+        is_first[1:] = low[1:] > reached[:-1]
+        self.low = low[is_first]
+        self.high = reached[np.append(is_first[1:], True)]
+        self._span = int(self.high[-1]) - int(self.low[0])
+
+    @cached_property
+    def _table(self) -> Mask | None:
+        """Whether each number from the least one is there; None where they lie far apart."""
+        if self._span >= _TABLE:
+            return None
+        steps = np.zeros(self._span + 2, np.int8)
+        steps[self.low - self.low[0]] = 1
+        steps[self.high - self.low[0] + 1] -= 1
+        return np.cumsum(steps[:-1], dtype=np.int8).view(np.bool_)
+
+    def has(self, values: Array) -> Mask:
+        """Tell which values, of up to 64 bits and none above the greatest int64, are in the set."""
+        if self._table is not None:
+            return _look_up(self._table, self.low[0], values)
+        at = np.searchsorted(self.high, values)
+        return (at < len(self.high)) & (self.low.take(at, mode="clip") <= values)
+
+    def intersection(self, other: RangeSet | NumberSet) -> RangeSet | NumberSet | None:
+        """Return the numbers that are in this set and another one; None for none."""
+        if isinstance(other, NumberSet):
+            return other.intersection(self)
+        # Each range meets those of the other set from the first that ends in it or behind it on.
+        first = np.searchsorted(other.high, self.low)
+        count = np.maximum(np.searchsorted(other.low, self.high, "right") - first, 0)
+        if not count.any():
+            return None
+        mine = np.repeat(np.arange(len(count)), count)
+        theirs = np.arange(count.sum()) + np.repeat(first - np.cumsum(count) + count, count)
+        low = np.maximum(self.low[mine], other.low[theirs])
+        return RangeSet(low, np.minimum(self.high[mine], other.high[theirs]))
+
+
+def _look_up(table: Mask, least: np.int64, values: Array) -> Mask:
+    """Tell which values are in a set, given whether each number from its least one is."""
+    # Differences wrap around, and are then beyond the table.
+    places = np.subtract(values, least, dtype=np.int64)
+    found: Mask = table.take(places, mode="clip")
+    found &= places.view(np.uint64) < np.uint64(len(table))
+    return found
 
 
 class Interval(NamedTuple):
@@ -91,12 +164,12 @@ class Interval(NamedTuple):
     column: str
     low: int
     high: int
-    among: NumberSet | None = None
+    among: NumberSet | RangeSet | None = None
 
     @property
-    def points(self) -> Ints | None:
-        """The numbers that pass, ascending, where they are single ones."""
-        return None if self.among is None else self.among.numbers
+    def parts(self) -> tuple[Ints, Ints] | None:
+        """The ranges of numbers that pass, ascending: the ends of each; None for the interval."""
+        return None if self.among is None else (self.among.low, self.among.high)
 
     @property
     def is_empty(self) -> bool:
@@ -108,10 +181,9 @@ class Interval(NamedTuple):
         low, high = max(self.low, other.low), min(self.high, other.high)
         among = self.among or other.among
         if self.among is not None and other.among is not None:
-            both = np.intersect1d(self.among.numbers, other.among.numbers)
-            if not len(both):
+            among = self.among.intersection(other.among)
+            if among is None:
                 low, high = 1, 0
-            among = NumberSet(both) if len(both) else None
         return Interval(self.column, low, high, among)
 
 
@@ -136,6 +208,11 @@ class TextInterval:
         """Whether no value passes."""
         return self.low > self.high
 
+    @property
+    def parts(self) -> tuple[Array, Array] | None:
+        """The ranges of keys that may pass, ascending: the ends of each; None for the interval."""
+        return None if self.points is None else (self.points, self.points)
+
     def intersection(self, other: TextInterval) -> TextInterval:
         """Return the interval of the keys within this one and another one."""
         low, high = max(self.low, other.low), min(self.high, other.high)
@@ -155,6 +232,37 @@ def intersect(intervals: dict[str, AnyInterval], interval: AnyInterval) -> None:
     """Intersect the interval of a column with one that must hold as well."""
     known = intervals.get(interval.column)
     intervals[interval.column] = interval if known is None else known.intersection(interval)
+
+
+def union(intervals: Sequence[Interval], data_type: pa.DataType) -> Interval:
+    """Return the interval of the numbers that pass at least one of some intervals of a column.
+
+    Args:
+        intervals: One or more.
+        data_type: Type of the column. Where a set cannot hold its numbers, more of them pass.
+    """
+    full = [each for each in intervals if not each.is_empty]
+    if len(full) < 2:
+        return full[0] if full else intervals[0]
+    column = full[0].column
+    if not may_be_in_set(data_type):
+        return Interval(column, min(one.low for one in full), max(one.high for one in full))
+    low, high = (np.concatenate(ends) for ends in zip(*map(_parts_within, full), strict=True))
+    if not len(low):
+        return Interval(column, 1, 0)
+    both = RangeSet(low, high)
+    are_points = np.array_equal(both.low, both.high)
+    among = (NumberSet(both.low) if are_points else both) if len(both.low) > 1 else None
+    return Interval(column, int(both.low[0]), int(both.high[-1]), among)
+
+
+def _parts_within(interval: Interval) -> tuple[Ints, Ints]:
+    """Return the ranges of numbers that pass, all of which lie between the ends."""
+    if interval.parts is None:
+        return np.array([interval.low], np.int64), np.array([interval.high], np.int64)
+    low, high = (ends.clip(interval.low, interval.high) for ends in interval.parts)
+    is_there = (interval.parts[0] <= interval.high) & (interval.parts[1] >= interval.low)
+    return low[is_there], high[is_there]
 
 
 def text_interval_of(test: SingleCondition, data_type: pa.DataType) -> TextInterval | None:

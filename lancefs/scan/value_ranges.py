@@ -134,10 +134,11 @@ def are_outside(low: Numbers, high: Numbers, interval: ValueInterval) -> Mask:
     if interval.is_empty:
         return np.ones(len(low), np.bool_)
     out: Mask = (low > interval.high) | (high < interval.low)
-    points = interval.points
-    if points is not None and len(points) > 1:  # a single one is both ends of the interval
-        at = np.searchsorted(points, low)
-        out = out | (at == len(points)) | (points.take(at, mode="clip") > high)
+    parts = interval.parts
+    if parts is not None and len(parts[0]) > 1:  # a single one has the ends of the interval
+        first, last = parts
+        at = np.searchsorted(last, low)
+        out = out | (at == len(last)) | (first.take(at, mode="clip") > high)
     return out
 
 
