@@ -100,6 +100,9 @@ class _Innermost(NamedTuple):
 
 
 def _innermost(root: Mapping[str, Any]) -> _Innermost:
+    summarized = _summarized(root)
+    if summarized is not None:
+        return _Innermost(_innermost(summarized).statement, False)
     inner = _inner(root) if root["type"] == "SELECT_NODE" else None
     if inner is None:
         return _Innermost(root, True)
@@ -118,6 +121,15 @@ def _innermost(root: Mapping[str, Any]) -> _Innermost:
     # `WITH logs AS (FROM 't.lance') SELECT logs.id FROM logs`: columns are qualified with the name.
     source = {**statement["from_table"], "alias": named["alias"] or named.get("table_name", "")}
     return _Innermost({**root, "from_table": source, "cte_map": {"map": []}}, True)
+
+
+def _summarized(root: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the query that `SUMMARIZE` reads; None for any other statement."""
+    source = root["from_table"] if root["type"] == "SELECT_NODE" else {}
+    if source.get("show_type") != "SUMMARY" or root["cte_map"]["map"]:
+        return None
+    query: Mapping[str, Any] | None = source["query"]
+    return query
 
 
 def _inner(root: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -62,6 +62,10 @@ NAMED = [
     ("SELECT id FROM {t} WHERE word LIKE '%3' ORDER BY 1", {"id", "Word"}),
     ("SELECT id, c5 FROM {t} QUALIFY row_number() OVER (PARTITION BY c5 ORDER BY id) = 1 "
      "ORDER BY id", {"id", "c5"}),
+    ("SELECT column_name, min, max, count FROM (SUMMARIZE SELECT c1, word FROM {t} WHERE c4 > 3)",
+     {"c1", "Word", "c4"}),
+    ("SELECT column_name, max FROM (SUMMARIZE SELECT c1 + c2 AS s, req.a FROM {t}) "
+     "WHERE max <> '3'", {"c1", "c2", "req"}),
     ("SELECT c6 + c7 AS s, count(*) FROM {t} GROUP BY ALL HAVING s > 3 ORDER BY ALL",
      {"c6", "c7"}),
 ]  # fmt: skip
@@ -76,7 +80,8 @@ WHOLE = [
     "SELECT a.c1, b.c2 FROM {t} a JOIN {t} b USING (id) ORDER BY a.id",
     "SELECT c1, (SELECT max(c2) FROM {t}) FROM {t} ORDER BY id",
     "FROM {t} ORDER BY id LIMIT 3",
-    "SUMMARIZE SELECT c1 FROM {t}",
+    "SELECT column_name, min, max, count FROM (SUMMARIZE {t})",
+    "SELECT max, (SELECT max(c2) FROM {t}) FROM (SUMMARIZE SELECT * FROM {t} WHERE c3 > 4)",
     "SELECT count(*) FROM {t}",
     "SELECT count(*) FROM (SELECT DISTINCT * FROM {t})",
     "PIVOT {t} ON word USING sum(c1) GROUP BY c2 ORDER BY c2",
