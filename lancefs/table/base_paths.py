@@ -231,7 +231,7 @@ class TableFiles:
             UnsupportedFeature: The rules do not allow the base path.
         """
         try:
-            _check_relative(path)
+            check_relative(path)
             if base_id is None:
                 return self.store.file(_join(directory, path), size, _UNIQUE)
             base = self._base(base_id)
@@ -265,7 +265,7 @@ class TableFiles:
         if "\0" in uri:
             raise CorruptFile(f"the blob {uri!r} has a NUL in its address")
         if base_id is not None:
-            _check_relative(uri)
+            check_relative(uri)
             uri = f"{self._base(base_id).path.rstrip('/')}/{uri}"
         address = self._moved(uri)[0]
         if not _climbs(address):
@@ -480,7 +480,15 @@ def _candidates(recorded: str, root: Store, is_branch: bool, is_inside: bool) ->
         yield beside.below(inside) if inside else beside
 
 
-def _check_relative(path: str) -> None:
+def check_relative(path: str) -> None:
+    """Check that a path leads to a file below a directory.
+
+    Args:
+        path: The path, as a manifest has it.
+
+    Raises:
+        CorruptFile: It climbs out of the directory, or is absolute.
+    """
     if not path or path.startswith("/") or _climbs(path):
         raise CorruptFile(
             f"the manifest names the file {path!r}; a path that stays below its base was expected"

@@ -18,7 +18,7 @@ from uuid import UUID
 from lancefs.errors import CorruptFile, locating
 from lancefs.proto import table_pb2
 from lancefs.storage import File, Store, read_all
-from lancefs.table.base_paths import TableFiles
+from lancefs.table.base_paths import TableFiles, check_relative
 from lancefs.table.indices import MEM_WAL, Index
 from lancefs.table.messages import parse_message, uuid_text
 from lancefs.threads import in_threads
@@ -142,7 +142,9 @@ def _decode(store: Store, shard: str, version: int, data: bytes) -> list[Generat
     numbers = {sstable.generation for sstable in message.sstables}
     if len(numbers) != len(message.sstables) or 0 in numbers:
         raise CorruptFile("generations are expected to count from 1, each listed once")
-    files = TableFiles(store)  # refuses paths that climb out of the directory
+    for sstable in message.sstables:
+        check_relative(sstable.path)
+    files = TableFiles(store)
     return [
         Generation(
             shard=shard,

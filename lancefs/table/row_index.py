@@ -20,7 +20,6 @@ from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.row_ranges import as_ranges, is_among
 from lancefs.errors import CorruptFile, locating
 from lancefs.forks import cached_property
-from lancefs.table.bitmaps import set_of_ids
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_table import Fragments
 from lancefs.table.row_metadata import OFFSET_BITS, ROW_ID, RowMetadata
@@ -124,6 +123,8 @@ class RowIndex:
             LanceError: As `find_ids` does.
         """
         from pyroaring import BitMap64
+
+        from lancefs.table.bitmaps import set_of_ids
 
         found, size = BitMap64(), 0
         for number in fragment_ids:

@@ -122,6 +122,9 @@ def check_with_pylance(path: Path, dataset: lancefs.LanceDataset, filter: str) -
     # pylance takes NaN for the largest number, and has other literals of decimals and times.
     if any(name in filter for name in ("real", "ratio", "heat", "price", "at ")):
         return
+    # What is in at most one of two lists is true for pylance also where it is missing.
+    if filter.count(" IN (") > 1:
+        return
     oracle = lance.dataset(path).to_table(columns=["id"], filter=filter, use_scalar_index=False)
     ours = dataset.to_table(columns=["id"], filter=filter)
     assert sorted(ours["id"].to_pylist()) == sorted(oracle["id"].to_pylist()), filter

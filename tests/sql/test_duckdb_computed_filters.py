@@ -163,10 +163,10 @@ STATEMENTS = [
     ("SELECT * FROM (SELECT * FROM {t}) ORDER BY x + y, id LIMIT 3", True),
     ("SELECT upper(host) AS x, id FROM {t} ORDER BY x || '', id LIMIT 3", False),
     ("SELECT id, host FROM {t} ORDER BY 2, 1 LIMIT 3", False),
-    ("SELECT unnest(tags), id, host FROM {t} ORDER BY id % 7, id LIMIT 3", False),
+    ("SELECT unnest([x, x]), id, host FROM {t} ORDER BY id % 7, id LIMIT 3", False),
     ("SELECT id, host, sum(id) OVER () FROM {t} ORDER BY id % 7, id LIMIT 3", False),
     ("SELECT id, host FROM {t} ORDER BY id % 7, id LIMIT 1%", False),
-    ("SELECT count(*), any_value(level) FROM {t} GROUP BY id % 7 ORDER BY id % 7 LIMIT 1", False),
+    ("SELECT count(*), max(level) FROM {t} GROUP BY id % 7 ORDER BY id % 7 LIMIT 1", False),
     ("SELECT * REPLACE (-id AS id) FROM {t} ORDER BY id % 7, x, text LIMIT 3", False),
     ("SELECT DISTINCT level, ts FROM {t} WHERE length(text) > 24 AND id > 1000 ORDER BY 2", True),
     ("SELECT id, row_number() OVER (ORDER BY id) AS n FROM {t} WHERE hash(id) % 500 = 3 "

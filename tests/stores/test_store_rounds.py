@@ -75,7 +75,7 @@ def test_few_rows_that_pass_a_filter_are_looked_for_in_few_rounds(tmp_path: Path
     for condition, passing in ((f"id >= {rows - 2}", 2), ("x < -1", 0)):
         fs, dataset = remote(Path(path))
         assert dataset.to_table(filter=condition, limit=5).num_rows == passing
-        assert fs.rounds <= 10  # of 32 batches
+        assert fs.rounds <= 16  # of 32 batches: threads may find a round begun
 
 
 def test_a_time_among_many_versions_is_found_in_few_rounds(tmp_path: Path) -> None:
