@@ -87,7 +87,7 @@ def computed_filter(query: TableQuery) -> ComputedFilter | None:
     None where DuckDB pushes all of that down, and where it may not be the same if done twice.
     """
     node = query.table_select if _may_compute(query.text) else None
-    if node is None:
+    if node is None or node.get("sample"):  # of all rows, before they are tested
         return None
     where, first = node.get("where_clause"), _first_rows_of(node)
     is_pushed = where is None or all(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from duckdb_adapter.identifiers import literal, quoted
 from duckdb_adapter.own_databases import OwnDatabase
 from duckdb_adapter.queries.query_texts import query_in
-from duckdb_adapter.queries.trees import PARTS, arguments_of
+from duckdb_adapter.queries.trees import PARTS, arguments_of, same_expression
 
 if TYPE_CHECKING:
     import duckdb
@@ -164,14 +164,18 @@ def tail_to_sql(where: Mapping[str, Any] | None, modifiers: Sequence[Any]) -> st
     """
     import duckdb
 
+    wanted = {"where_clause": where, "modifiers": modifiers}
     try:
         found = json.loads(_parser.serialize(_BEFORE))
-        found["statements"][0]["node"] |= {"where_clause": where, "modifiers": modifiers}
+        found["statements"][0]["node"] |= wanted
         text = _parser.deserialize(json.dumps(found))
     except (duckdb.Error, RecursionError) as error:  # a tree of many levels
         _log.debug("a condition has no text: %s", type(error).__name__)
         return None
-    return text.removeprefix(_BEFORE) if text.startswith(_BEFORE) else None
+    # DuckDB's text of a tree may mean another one.
+    node = parse(text) if text.startswith(_BEFORE) else None
+    is_same = node is not None and same_expression({one: node[one] for one in wanted}, wanted)
+    return text.removeprefix(_BEFORE) if is_same else None
 
 
 def _has_few_levels(node: dict[str, Any]) -> bool:

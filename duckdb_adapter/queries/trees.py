@@ -19,6 +19,8 @@ _OF_GROUPS = ("group_expressions", "group_sets", "having", "sample", "qualify")
 # The classes of what nodes are made of: other mappings take ten times as long to ask for.
 PARTS: Set[type] = {dict, list}
 
+# What nodes say of how and where they stand in a text.
+_OF_TEXTS = {"alias", "query_location", "query_location_length"}
 # Placeholder for a schema or a column before the name of a function.
 _DOTTED = "…."
 
@@ -216,7 +218,7 @@ def same_expression(one: Any, other: Any) -> bool:
     while pending:
         one, other = pending.pop()
         if isinstance(one, dict) and isinstance(other, dict):
-            names = (one.keys() | other.keys()) - {"alias", "query_location"}
+            names = (one.keys() | other.keys()) - _OF_TEXTS
             pending += [(one.get(name), other.get(name)) for name in names]
         elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
             pending += zip(one, other, strict=True)

@@ -208,6 +208,15 @@ def test_of_a_remote_table_a_filter_that_more_rows_pass_is_left_alone(
     fs.rm("/computed", recursive=True)
 
 
+def test_a_sample_is_drawn_of_all_rows(table: Path, taken: list[int]) -> None:
+    query = f"SELECT id, host FROM '{table}' WHERE id % 1000 = 77 USING SAMPLE 100 PERCENT (system)"
+    assert len(connect("install").execute(query).fetchall()) == 6
+    few = f"SELECT id, host FROM '{table}' WHERE id % 1000 = 77 USING SAMPLE reservoir(1 ROWS)"
+    found = [len(connect("install").execute(few).fetchall()) for _ in range(20)]
+    assert sum(found) < 10  # one row of 5,900 is seldom one of the six
+    assert not taken
+
+
 def test_rows_keep_their_order(table: Path, taken: list[int]) -> None:
     query = f"SELECT id, host FROM '{table}' WHERE id % 500 IN (7, 499) AND length(text) > 0"
     found = [row[0] for row in connect("install").execute(query).fetchall()]
