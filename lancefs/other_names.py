@@ -109,6 +109,7 @@ OPENING = {
     ),
     "asof": "the argument is called as_of",
     "uri": "the argument is called url",
+    "use_index": "pass it to the methods that read, or use dataset.without_indices()",
 }
 # Arguments of reading methods.
 READING = {

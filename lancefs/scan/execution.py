@@ -233,11 +233,11 @@ class Scan:
             settings.table_mapped_bytes if request.is_collected else settings.stream_mapped_bytes
         )
 
-    # Decoding
-
-    def _proof(self) -> IndexProof:  # which would keep the scan alive, if the scan kept it
-
+    def _proof(self) -> IndexProof:
+        """Return what holds rows back until indices are proved; kept, it would keep the scan."""
         return IndexProof(self._request, self._plan, self._test)
+
+    # Decoding
 
     def _test(self, morsels: Iterator[Morsel], pace: Pace) -> Iterator[DecodedMorsel]:
         """Decode the columns of the filter alone, and test them."""
