@@ -13,7 +13,7 @@ KERNEL(gather_size, int64_t size, const int64_t *starts, const int64_t *ends, in
     return last > size ? DAMAGED : total;
 }
 
-/* Copy segments that `gather_size` has checked; `out` has room for them. */
+/* Copy segments that `gather_size`, or `ranges_size`, has checked; `out` has room for them. */
 KERNEL(gather, const uint8_t *data, const int64_t *starts, const int64_t *ends, int64_t count,
        uint8_t *out) {
     for (int64_t i = 0; i < count; i++) {

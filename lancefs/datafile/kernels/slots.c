@@ -3,7 +3,7 @@
 
 #define MOST ((uint64_t)1 << 62) /* as in slots.py */
 
-/* Check that ranges lie within `size` bytes; return their total size. */
+/* Check that ranges lie within `size` bytes; return their total size. `gather` copies them. */
 KERNEL(ranges_size, int64_t size, const int64_t *starts, const int64_t *ends, int64_t count) {
     uint64_t total = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -14,17 +14,6 @@ KERNEL(ranges_size, int64_t size, const int64_t *starts, const int64_t *ends, in
             return DAMAGED;
     }
     return (int64_t)total;
-}
-
-/* Copy ranges that `ranges_size` has checked; `out` has room for them. */
-KERNEL(copy_ranges, const uint8_t *data, const int64_t *starts, const int64_t *ends, int64_t count,
-       uint8_t *out) {
-    for (int64_t i = 0; i < count; i++) {
-        const size_t length = (size_t)(ends[i] - starts[i]);
-        memcpy(out, data + starts[i], length);
-        out += length;
-    }
-    return 0;
 }
 
 /* Write the offsets of `count` values after the first one, modulo 2^32, so that they begin at `base`.

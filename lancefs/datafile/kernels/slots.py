@@ -37,13 +37,13 @@ def copy_ranges(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
 
 
 _c_ranges_size = c_function("ranges_size", "number ints ints number")
-_c_copy_ranges = c_function("copy_ranges", "bytes ints ints number out")
+_c_gather = c_function("gather", "bytes ints ints number out")
 
 
 @twin_of(copy_ranges)
 def _compiled_copy_ranges(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
     out = empty(_c_ranges_size(len(data), starts, ends, len(starts)), np.uint8)
-    _c_copy_ranges(data, starts, ends, len(starts), out)
+    _c_gather(data, starts, ends, len(starts), out)
     return out
 
 
