@@ -145,10 +145,10 @@ def _uses(node: Mapping[str, Any], columns: Mapping[str, str], alias: str) -> Co
                 raise _UsesAll
             continue
         is_count_argument = id(expression) in counted
-        is_clear = not any("." in name for name in path[1:])
+        member = member_of(path)
+        is_clear = bool(member) or len(path) == 1
         is_tested = is_clear and (is_count_argument or id(expression) in nulls)
         members = uses.setdefault(path[0], {})
-        member = ".".join(path[1:]) if is_clear else ""
         use = PathUse(is_tested, is_count_argument)
         members[member] = use & members.get(member, use)
     return uses
@@ -168,6 +168,15 @@ def sole_argument(call: Mapping[str, Any]) -> Mapping[str, Any] | None:
         return None
     arguments = arguments_of(call)
     return arguments[0] if len(arguments) == 1 else None
+
+
+def member_of(path: Sequence[str]) -> str:
+    """Return the path of a member in its column; empty for the column, or where names have dots.
+
+    Args:
+        path: The names from the column on; see `path_from_column`.
+    """
+    return "" if any("." in name for name in path[1:]) else ".".join(path[1:])
 
 
 def path_from_column(path: Sequence[str], columns: Mapping[str, str]) -> Sequence[str] | None:

@@ -9,44 +9,24 @@ columns of WHERE and ORDER BY alone, of which DuckDB tells the rows that the sta
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Set
 from typing import Any, NamedTuple
 
 from duckdb_adapter.identifiers import fold
-from duckdb_adapter.queries.column_uses import ColumnUses, PathUse, path_from_column
-from duckdb_adapter.queries.function_names import OF_VALUES
+from duckdb_adapter.queries.column_uses import ColumnUses, PathUse, member_of, path_from_column
+from duckdb_adapter.queries.function_names import REPEATABLE
 from duckdb_adapter.queries.members import UsedColumns, reduce_uses
-from duckdb_adapter.queries.parsing import parse, tail_to_sql
+from duckdb_adapter.queries.parsing import tail_to_sql
 from duckdb_adapter.queries.row_tests import tests_of_term
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.queries.top_n import MAX_FIRST_ROWS
-from duckdb_adapter.queries.trees import (
-    expressions_in,
-    is_dotted,
-    number_of,
-    shows_rows,
-    terms_of,
-)
+from duckdb_adapter.queries.top_n import count_first_rows
+from duckdb_adapter.queries.trees import changes_columns, expressions_in, is_dotted, terms_of
 
 # Expressions that use nothing but the row. A subquery may read tables, and a parameter has no value
 # in the text.
 _OF_ROWS = {
     *("COLUMN_REF", "CONSTANT", "CAST", "TYPE", "CASE", "COMPARISON", "BETWEEN", "CONJUNCTION"),
     *("OPERATOR", "FUNCTION"),
-}
-# More functions that are the same each time that they are called; operators.
-_SAME = OF_VALUES | {
-    *("hash", "md5", "sha256", "bit_count", "levenshtein", "jaccard", "jaro_winkler_similarity"),
-    *("list_contains", "array_contains", "list_has", "list_position", "array_length", "list_value"),
-    *("list_has_any", "list_has_all", "array_has_any", "array_has_all", "list_extract"),
-    *("array_extract", "struct_extract", "map_extract", "cardinality", "json_array_length"),
-    *("json_valid", "json_type", "json_contains", "isfinite", "isinf", "century", "decade"),
-    *("yearweek", "epoch_us", "epoch_ns", "millisecond", "microsecond", "coalesce", "ascii"),
-    *("unicode", "ord", "bit_length", "translate", "list_distance", "regexp_extract_all"),
-    *("array_distance", "array_cosine_similarity", "array_inner_product", "now", "today"),
-    *("current_date", "current_timestamp", "get_current_timestamp"),
-    *("+", "-", "*", "/", "//", "%", "**", "^", "||", "&", "|", "<<", ">>", "~", "@", "->", "->>"),
-    *("~~", "!~~", "~~*", "!~~*", "~~~", "^@"),
 }
 # What stands after WHERE of a text that may have such a condition: a call, an operator, a column on
 # the right. To parse a text takes as long as to look up a row.
@@ -56,8 +36,6 @@ _MAY_COMPUTE = re.compile(
     r'|[=<>]\s*"?[a-z_]',
     re.IGNORECASE,
 )
-
-
 _LIMITS = {"LIMIT_MODIFIER", "LIMIT_PERCENT_MODIFIER"}
 
 
@@ -96,19 +74,20 @@ def computed_filter(query: TableQuery) -> ComputedFilter | None:
     if first is None and is_pushed:
         return None
     alias = query.alias_of(node["from_table"])
-    tested = [where] if first is None else [where, first.orders]
-    uses = _uses_of(tested, query.columns, alias)
+    orders = [] if first is None else node["modifiers"][:1]
+    uses = _uses_of([where, orders], query.columns, alias)
     columns = [query.columns[name] for name in uses or ()]
     if not uses or not _uses_others(query, columns):
         return None
-    tail = tail_to_sql(where, [] if first is None else first.modifiers)
+    tail = tail_to_sql(where, orders)
+    if tail is None:
+        return None
+    tail = tail if first is None else f"{tail} LIMIT {first}"
     structs = {fold(name): kind for name, kind in query.structs.items()}
     used = reduce_uses(uses, structs, query.columns)
     kinds = {modifier["type"] for modifier in node["modifiers"]}
     is_limited = not kinds.isdisjoint(_LIMITS) and "ORDER_MODIFIER" not in kinds
-    rows = None if first is None else first.rows
-    found = ComputedFilter(tail or "", alias, tuple(columns), used, rows, is_limited)
-    return None if tail is None else found
+    return ComputedFilter(tail, alias, tuple(columns), used, first, is_limited)
 
 
 def _may_compute(text: str) -> bool:
@@ -121,47 +100,25 @@ def _may_compute(text: str) -> bool:
     return _MAY_COMPUTE.search(_TEXT.sub("", tested)) is not None
 
 
-class _RowsInOrder(NamedTuple):
-    """The first rows in some order: how many, what orders them, and the modifiers of a SELECT."""
-
-    rows: int
-    orders: Sequence[Any]
-    modifiers: Sequence[Any]
-
-
-def _first_rows_of(node: Mapping[str, Any]) -> _RowsInOrder | None:
-    """Return the first rows that a SELECT shows; None where others make a difference."""
-    kinds = [modifier["type"] for modifier in node["modifiers"]]
-    if kinds != ["ORDER_MODIFIER", "LIMIT_MODIFIER"] or not shows_rows(node):
+def _first_rows_of(node: Mapping[str, Any]) -> int | None:
+    """Return how many first rows a SELECT uses; None where others make a difference."""
+    rows = count_first_rows(node)
+    if rows is None:
         return None
-    order, limit = node["modifiers"]
-    rows, offset = number_of(limit["limit"]), number_of(limit["offset"] or 0)
-    is_count = limit.get("limit_type", "ROW_COUNT") == "ROW_COUNT"
-    if rows is None or offset is None or rows + offset > MAX_FIRST_ROWS or not is_count:
-        return None
-    orders = [each["expression"] for each in order["orders"]]
+    orders = [each["expression"] for each in node["modifiers"][0]["orders"]]
     # A number is the place of what is shown, and a name what is shown by this name.
     if any(each["class"] in ("CONSTANT", "STAR") for each in orders):
         return None
-    shown, names = node["select_list"], set[str]()
+    names = set[str]()
     for each in expressions_in(orders):
         names.update(map(fold, each.get("column_names", ())))
-    if not all(_keeps_rows(each, names) for each in shown):
-        return None
-    both = _limit_of(rows + offset, limit)
-    return None if both is None else _RowsInOrder(rows + offset, orders, [order, both])
-
-
-def _limit_of(rows: int, limit: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return LIMIT with another number of rows, and without OFFSET."""
-    other = parse(f"SELECT 1 LIMIT {rows}")
-    return None if other is None else {**limit, **other["modifiers"][0]}
+    return rows if all(_keeps_rows(each, names) for each in node["select_list"]) else None
 
 
 def _keeps_rows(shown: Mapping[str, Any], names: Set[str]) -> bool:
     """Whether what is shown is one value for each row, and none that others name."""
     if shown["class"] == "STAR":
-        return not any(shown.get(key) for key in ("replace_list", "rename_list", "columns", "expr"))
+        return not changes_columns(shown)
     if fold(shown["alias"]) in names:
         return False
     inner = list(expressions_in(shown))
@@ -184,13 +141,14 @@ def _uses_of(tested: Any, columns: Mapping[str, str], alias: str) -> ColumnUses 
         path = path_from_column(names, columns)
         if path is None or (len(path) < len(names) and names[0] != fold(alias)):
             return None
-        member = "" if any("." in name for name in path[1:]) else ".".join(path[1:])
-        found.setdefault(path[0], {})[member] = PathUse(is_tested=False, is_count_argument=False)
+        found.setdefault(path[0], {})[member_of(path)] = PathUse(
+            is_tested=False, is_count_argument=False
+        )
     return found
 
 
 def _is_same(call: Mapping[str, Any]) -> bool:
-    return call["function_name"].lower() in _SAME and not is_dotted(call)
+    return call["function_name"].lower() in REPEATABLE and not is_dotted(call)
 
 
 def _uses_others(query: TableQuery, columns: Collection[str]) -> bool:

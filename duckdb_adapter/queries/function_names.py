@@ -28,3 +28,17 @@ OF_VALUES = {
     *("to_years", "to_months", "to_weeks", "to_days", "to_hours", "to_minutes", "to_seconds"),
     *("strftime", "age", "date_diff", "datediff", "epoch", "epoch_ms", "hour", "minute", "second"),
 }
+# Functions and operators that return the same each time that they are called in a statement.
+REPEATABLE = OF_VALUES | {
+    *("hash", "md5", "sha256", "bit_count", "levenshtein", "jaccard", "jaro_winkler_similarity"),
+    *("list_contains", "array_contains", "list_has", "list_position", "array_length", "list_value"),
+    *("list_has_any", "list_has_all", "array_has_any", "array_has_all", "list_extract"),
+    *("array_extract", "struct_extract", "map_extract", "cardinality", "json_array_length"),
+    *("json_valid", "json_type", "json_contains", "isfinite", "isinf", "century", "decade"),
+    *("yearweek", "epoch_us", "epoch_ns", "millisecond", "microsecond", "coalesce", "ascii"),
+    *("unicode", "ord", "bit_length", "translate", "list_distance", "regexp_extract_all"),
+    *("array_distance", "array_cosine_similarity", "array_inner_product", "now", "today"),
+    *("current_date", "current_timestamp", "get_current_timestamp"),
+    *("+", "-", "*", "/", "//", "%", "**", "^", "||", "&", "|", "<<", ">>", "~", "@", "->", "->>"),
+    *("~~", "!~~", "~~*", "!~~*", "~~~", "^@"),
+}

@@ -23,12 +23,16 @@ from duckdb_adapter.queries.table_reads import (
     sources_of,
     with_named,
 )
-from duckdb_adapter.queries.trees import NamedColumns, classes_in, shows_rows, terms_of
+from duckdb_adapter.queries.trees import (
+    NamedColumns,
+    changes_columns,
+    classes_in,
+    shows_rows,
+    terms_of,
+)
 
 # What `EXISTS (SELECT …)` may show: no aggregate, which makes a row of none.
 _SHOWN = {"CONSTANT", "COLUMN_REF", "STAR"}
-# What makes other columns of `*`.
-_CHANGES = ("replace_list", "rename_list", "columns", "expr")
 # The side of a join whose rows come out only with those that they match.
 _MATCHED = {"LEFT": "right", "RIGHT": "left"}
 
@@ -184,7 +188,7 @@ class _Search:
         shown, names = dict[str, str](), Counter[str]()
         for each in node["select_list"]:
             if each["class"] == "STAR":
-                if other is not clause or any(each.get(part) for part in _CHANGES):
+                if other is not clause or changes_columns(each):
                     return {}
                 names.update(list(columns.by_name))
                 shown |= columns.by_name

@@ -160,7 +160,7 @@ def tail_to_sql(where: Mapping[str, Any] | None, modifiers: Sequence[Any]) -> st
 
     Args:
         where: The node of the condition, as the tree of a statement has it; None for none.
-        modifiers: Those of ORDER BY and LIMIT.
+        modifiers: Such as that of ORDER BY.
     """
     import duckdb
 
@@ -172,8 +172,8 @@ def tail_to_sql(where: Mapping[str, Any] | None, modifiers: Sequence[Any]) -> st
     except (duckdb.Error, RecursionError) as error:  # a tree of many levels
         _log.debug("a condition has no text: %s", type(error).__name__)
         return None
-    # DuckDB's text of a tree may mean another one.
-    node = parse(text) if text.startswith(_BEFORE) else None
+    # DuckDB's text of a tree may mean another one. It is not kept with those of statements.
+    node = _parse(text) if text.startswith(_BEFORE) else None
     is_same = node is not None and same_expression({one: node[one] for one in wanted}, wanted)
     return text.removeprefix(_BEFORE) if is_same else None
 

@@ -26,6 +26,7 @@ from duckdb_adapter.queries.top_n import (
     orders_of,
 )
 from duckdb_adapter.queries.trees import (
+    changes_columns,
     classes_in,
     expressions_in,
     function_of,
@@ -54,7 +55,6 @@ _PLAIN = {
     *("COLUMN_REF", "CONSTANT", "STAR", "CAST", "TYPE", "PARAMETER"),
     *("COMPARISON", "BETWEEN", "CONJUNCTION", "OPERATOR", "FUNCTION"),
 }
-_STAR_CHANGES = ("replace_list", "rename_list", "columns", "expr")
 
 
 def top_n_of_partitions(query: TableQuery) -> TopN | None:
@@ -146,7 +146,7 @@ def _uses_plain_rows(node: Mapping[str, Any], columns: Collection[str]) -> bool:
             return False
         if function_of(each) is not None:
             return False
-        if each["class"] == "STAR" and any(each.get(key) for key in _STAR_CHANGES):
+        if each["class"] == "STAR" and changes_columns(each):
             return False
         # The members of a struct, which may have the names of windows.
         if each["class"] == "STAR" and fold(each.get("relation_name") or "") in columns:

@@ -14,7 +14,13 @@ from typing import Any, NamedTuple
 from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.row_tests import RowTests, tests_of
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.queries.trees import classes_in, column_of, number_of, shows_rows
+from duckdb_adapter.queries.trees import (
+    changes_columns,
+    classes_in,
+    column_of,
+    number_of,
+    shows_rows,
+)
 
 # Directions of ORDER BY: whether they are descending. A setting decides where none is given.
 _DESCENDING = {"ASCENDING": False, "DESCENDING": True, "ORDER_DEFAULT": None}
@@ -89,26 +95,35 @@ def top_n_of(query: TableQuery) -> TopN | None:
     if "order" not in lower or "limit" not in lower:
         return None
     node, columns = query.table_select, query.columns
-    # `SELECT … FROM the table ORDER BY a column LIMIT n`
-    if node is None or not shows_rows(node):
+    rows = None if node is None else count_first_rows(node)
+    if node is None or rows is None:
         return None
-    kinds = [modifier["type"] for modifier in node["modifiers"]]
-    if kinds != ["ORDER_MODIFIER", "LIMIT_MODIFIER"]:
+    keys = node["modifiers"][0]["orders"]
+    if not all(each["expression"]["class"] in _PLAIN for each in keys):
         return None
-    order, limit = node["modifiers"]
-    rows, offset = number_of(limit["limit"]), number_of(limit["offset"] or 0)
-    if rows is None or offset is None or rows + offset > MAX_FIRST_ROWS:
-        return None
-    is_plain = all(each["expression"]["class"] in _PLAIN for each in order["orders"])
-    if not is_plain or limit.get("limit_type", "ROW_COUNT") != "ROW_COUNT":
-        return None
-    orders = orders_of(order["orders"], node["select_list"], columns)
+    orders = orders_of(keys, node["select_list"], columns)
     tests = tests_of(node, columns, query.schema)
     if not orders or tests is None:
         return None
     calls = query.is_nested or calls_in_where(node)
-    are_all = len(orders) == len(order["orders"])
-    return TopN(orders, rows + offset, tests, calls, are_all_orders=are_all)
+    are_all = len(orders) == len(keys)
+    return TopN(orders, rows, tests, calls, are_all_orders=are_all)
+
+
+def count_first_rows(node: Mapping[str, Any]) -> int | None:
+    """Return how many first rows in some order a SELECT uses, with those that OFFSET skips.
+
+    None unless it is `SELECT … ORDER BY … LIMIT n` of rows one by one, and they are few.
+    """
+    kinds = [modifier["type"] for modifier in node["modifiers"]]
+    if kinds != ["ORDER_MODIFIER", "LIMIT_MODIFIER"] or not shows_rows(node):
+        return None
+    limit = node["modifiers"][1]
+    rows, offset = number_of(limit["limit"]), number_of(limit["offset"] or 0)
+    is_count = limit.get("limit_type", "ROW_COUNT") == "ROW_COUNT"
+    if rows is None or offset is None or not is_count or rows + offset > MAX_FIRST_ROWS:
+        return None
+    return rows + offset
 
 
 def orders_of(
@@ -144,8 +159,7 @@ def calls_in_where(node: Mapping[str, Any]) -> bool:
 def _is_shown(expression: Mapping[str, Any], column: str, columns: Mapping[str, str]) -> bool:
     """Whether an expression shows columns, no other one under the name of the one that orders."""
     if expression["class"] == "STAR":
-        others = ("replace_list", "rename_list", "columns", "expr")
-        return not any(expression.get(key) for key in others)
+        return not changes_columns(expression)
     if expression["class"] not in _PLAIN or fold(expression["alias"]) == column:
         return False
     # A member of a struct may have the name of the column.

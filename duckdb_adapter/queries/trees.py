@@ -54,6 +54,11 @@ def shows_rows(node: Mapping[str, Any]) -> bool:
     return is_free and not any(node.get(part) for part in _OF_GROUPS)
 
 
+def changes_columns(star: Mapping[str, Any]) -> bool:
+    """Whether `*` shows other columns than those of what is selected from, or by other names."""
+    return any(star.get(key) for key in ("replace_list", "rename_list", "columns", "expr"))
+
+
 def aggregates(node: Mapping[str, Any]) -> bool:
     """Whether a SELECT returns groups of rows, or one row for all."""
     if node["group_expressions"] or node["aggregate_handling"] == "FORCE_AGGREGATES":

@@ -20,6 +20,7 @@ from duckdb_adapter.sources import (
     unpushed_filters,
     value_counts,
 )
+from lancefs.scan import selectivity
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.per_version import PerVersion
 
@@ -53,6 +54,13 @@ def any_table_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (unpushed_filters, groups, joined_keys, top_n):
         monkeypatch.setattr(module, "_MIN_ROWS", 10)
     monkeypatch.setattr(limits, "_MIN_SKIPPED", 10)
+
+
+@pytest.fixture
+def any_table_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples are taken of short tables, too."""
+    monkeypatch.setattr(selectivity, "_MIN_ROWS", 100)
+    monkeypatch.setattr(selectivity, "_MIN_FRAGMENT_ROWS", 100)
 
 
 @pytest.fixture

@@ -18,9 +18,8 @@ from roads import assert_same_rows, connect, needs_install
 from support import examples
 
 from duckdb_adapter.sources.deferred_columns import DeferredRows, MatchingRows
-from lancefs.scan import selectivity
 
-pytestmark = needs_install
+pytestmark = [needs_install, pytest.mark.usefixtures("any_table_is_large")]
 
 ROWS = 6000
 WORDS = (None, "", "abc", "B", "äöü", "a" * 40, "x")
@@ -71,13 +70,6 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lance.write_dataset(rows, str(path), max_rows_per_file=2500)
     lance.dataset(str(path)).delete("id % 97 = 5")
     return path
-
-
-@pytest.fixture(autouse=True)
-def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables of any length are large."""
-    monkeypatch.setattr(selectivity, "_MIN_ROWS", 100)
-    monkeypatch.setattr(selectivity, "_MIN_FRAGMENT_ROWS", 100)
 
 
 @pytest.fixture

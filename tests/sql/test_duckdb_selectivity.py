@@ -21,7 +21,7 @@ from duckdb_adapter.sources import rows as scanned_rows
 from duckdb_adapter.sources import top_n, unpushed_filters
 from lancefs.scan import selectivity
 
-pytestmark = needs_install
+pytestmark = [needs_install, pytest.mark.usefixtures("any_table_is_large")]
 
 ROWS = 4000
 
@@ -47,13 +47,6 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lance.write_dataset(rows, str(path), max_rows_per_file=1500)
     lance.dataset(str(path)).delete("id % 97 = 5")
     return path
-
-
-@pytest.fixture(autouse=True)
-def any_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables of any length are large."""
-    monkeypatch.setattr(selectivity, "_MIN_ROWS", 100)
-    monkeypatch.setattr(selectivity, "_MIN_FRAGMENT_ROWS", 100)
 
 
 @pytest.fixture
