@@ -526,8 +526,12 @@ def _within(array: pa.Array, interval: Interval) -> Mask:
     else:
         sign = "u" if pa.types.is_unsigned_integer(array.type) else "i"
         values = stored_values(array, f"<{sign}{width}")
-        mask = between(values, low, high)
-        if interval.among is not None:
-            mask &= interval.among.has(values)
+        numbers = interval.among
+        if numbers is None:
+            mask = between(values, low, high)
+        else:
+            mask = numbers.has(values)
+            if low > numbers.low[0] or high < numbers.high[-1]:
+                mask &= between(values, low, high)
     valid = valid_slots(array)
     return mask if valid is None else mask & valid

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from lancefs.datafile.arrays import is_text, mask_of, stored_values, text_keys, value_type
-from lancefs.datafile.buffers import Array, Ints, Mask, to_arrow_numbers
+from lancefs.datafile.arrays import is_text, stored_values, text_keys, value_type
+from lancefs.datafile.buffers import Array, Ints, Mask
+from lancefs.datafile.kernels import NumberKeys, among_numbers
 from lancefs.datafile.kernels.bounds import KEY_BYTES, MAX_KEY, MIN_KEY, text_key
 from lancefs.forks import cached_property
 from lancefs.scan.condition_trees import (
@@ -54,8 +54,7 @@ class NumberSet:
 
     def __init__(self, numbers: Ints) -> None:
         self.numbers = np.unique(numbers)
-        self._low = self.numbers[0]
-        self._span = int(self.numbers[-1]) - int(self._low)
+        self._keys = NumberKeys(self.numbers)
 
     @property
     def low(self) -> Ints:
@@ -67,21 +66,9 @@ class NumberSet:
         """The numbers, as the greatest ones of ranges."""
         return self.numbers
 
-    @cached_property
-    def _table(self) -> Mask | None:
-        """Whether each number from the least one is there; None where they lie far apart."""
-        if self._span >= _TABLE:
-            return None
-        table = np.zeros(self._span + 1, np.bool_)
-        table[self.numbers - self._low] = True
-        return table
-
     def has(self, values: Array) -> Mask:
         """Tell which values, of up to 64 bits and none above the greatest int64, are in the set."""
-        if self._table is not None:
-            return _look_up(self._table, self._low, values)
-        wanted = to_arrow_numbers(self.numbers.astype(values.dtype))
-        return mask_of(pc.is_in(to_arrow_numbers(values), value_set=wanted))
+        return among_numbers(values, self._keys)
 
     def intersection(self, other: NumberSet | RangeSet) -> NumberSet | None:
         """Return the numbers that are in this set and another one; None for none."""
@@ -123,7 +110,11 @@ class RangeSet:
     def has(self, values: Array) -> Mask:
         """Tell which values, of up to 64 bits and none above the greatest int64, are in the set."""
         if self._table is not None:
-            return _look_up(self._table, self.low[0], values)
+            # Differences wrap around, and are then beyond the table.
+            places = np.subtract(values, self.low[0], dtype=np.int64)
+            found: Mask = self._table.take(places, mode="clip")
+            found &= places.view(np.uint64) < np.uint64(len(self._table))
+            return found
         at = np.searchsorted(self.high, values)
         return (at < len(self.high)) & (self.low.take(at, mode="clip") <= values)
 
@@ -140,15 +131,6 @@ class RangeSet:
         theirs = np.arange(count.sum()) + np.repeat(first - np.cumsum(count) + count, count)
         low = np.maximum(self.low[mine], other.low[theirs])
         return RangeSet(low, np.minimum(self.high[mine], other.high[theirs]))
-
-
-def _look_up(table: Mask, least: np.int64, values: Array) -> Mask:
-    """Tell which values are in a set, given whether each number from its least one is."""
-    # Differences wrap around, and are then beyond the table.
-    places = np.subtract(values, least, dtype=np.int64)
-    found: Mask = table.take(places, mode="clip")
-    found &= places.view(np.uint64) < np.uint64(len(table))
-    return found
 
 
 class Interval(NamedTuple):

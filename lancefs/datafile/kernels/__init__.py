@@ -43,8 +43,10 @@ from lancefs.datafile.kernels.lookup import take_strings as take_strings
 from lancefs.datafile.kernels.lz4 import decompress_lz4 as decompress_lz4
 from lancefs.datafile.kernels.manifests import find_data_files as find_data_files
 from lancefs.datafile.kernels.manifests import find_fragments as find_fragments
+from lancefs.datafile.kernels.membership import NumberKeys as NumberKeys
 from lancefs.datafile.kernels.membership import TextSet as TextSet
 from lancefs.datafile.kernels.membership import among as among
+from lancefs.datafile.kernels.membership import among_numbers as among_numbers
 from lancefs.datafile.kernels.membership import number_texts as number_texts
 from lancefs.datafile.kernels.packed import find_packed as find_packed
 from lancefs.datafile.kernels.packed import restore_pages as restore_pages

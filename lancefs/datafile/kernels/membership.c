@@ -1,4 +1,4 @@
-/* Strings that are one of some texts, and the distinct ones of some strings. */
+/* Strings and numbers that are one of some, and the distinct ones of some strings. */
 #include "kernels.h"
 
 static inline uint64_t mixed(uint64_t hash, uint64_t word) {
@@ -76,6 +76,61 @@ KERNEL(among, const int32_t *offsets, int64_t count, const uint8_t *data, int64_
         found[row] = slots[slot] != 0;
     }
     return 0;
+}
+
+/* Return the slot of a number, or the free slot where it would be. */
+static inline int64_t slot_of_number(int64_t number, uint64_t hash, const int64_t *keys,
+                                     const int32_t *slots, int64_t mask) {
+    int64_t slot = (int64_t)(hash >> 8) & mask;
+    while (slots[slot] && keys[slots[slot] - 1] != number)
+        slot = (slot + 1) & mask;
+    return slot;
+}
+
+#define AMONG_NUMBERS(TYPE)                                                                        \
+    for (int64_t i = 0; i < count; i++) {                                                          \
+        TYPE value;                                                                                \
+        memcpy(&value, numbers + (size_t)i * sizeof value, sizeof value);                          \
+        const int64_t number = (int64_t)value;                                                     \
+        const uint64_t hash = (uint64_t)number * 0x9E3779B97F4A7C15u;                              \
+        const int64_t bit = (int64_t)(hash >> 32) & bits_mask;                                     \
+        found[i] = bits[bit >> 3] >> (bit & 7) & 1;                                                \
+        if (found[i])                                                                              \
+            found[i] = slots[slot_of_number(number, hash, keys, slots, slots_mask)] != 0;          \
+    }                                                                                              \
+    return 0;
+
+/* Tell which numbers are one of some keys. They have `width` bytes, which is negative of unsigned
+ * ones. `bits` and `slots` are as for `among`. */
+KERNEL(among_numbers, const uint8_t *numbers, int64_t width, int64_t count, const int64_t *keys,
+       int64_t added, uint8_t *bits, int64_t bits_mask, int32_t *slots, int64_t slots_mask,
+       uint8_t *found) {
+    for (int64_t key = 0; key < added; key++) {
+        const uint64_t hash = (uint64_t)keys[key] * 0x9E3779B97F4A7C15u;
+        const int64_t bit = (int64_t)(hash >> 32) & bits_mask;
+        bits[bit >> 3] |= (uint8_t)(1 << (bit & 7));
+        slots[slot_of_number(keys[key], hash, keys, slots, slots_mask)] = (int32_t)(key + 1);
+    }
+    switch (width) {
+    case 1:
+        AMONG_NUMBERS(int8_t)
+    case 2:
+        AMONG_NUMBERS(int16_t)
+    case 4:
+        AMONG_NUMBERS(int32_t)
+    case 8:
+        AMONG_NUMBERS(int64_t)
+    case -1:
+        AMONG_NUMBERS(uint8_t)
+    case -2:
+        AMONG_NUMBERS(uint16_t)
+    case -4:
+        AMONG_NUMBERS(uint32_t)
+    case -8:
+        AMONG_NUMBERS(uint64_t)
+    default:
+        return DAMAGED;
+    }
 }
 
 /* Return whether two strings of the same size are the same. */

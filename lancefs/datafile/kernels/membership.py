@@ -1,4 +1,4 @@
-"""Membership of strings in a set of strings, and the distinct ones of some strings."""
+"""Membership of strings and numbers in a set, and the distinct ones of some strings."""
 
 from __future__ import annotations
 
@@ -10,11 +10,42 @@ from lancefs.datafile.kernels.calls import c_function, twin_of
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
-# Bits that tell most strings from the texts, for each of these, and at least.
-_BITS = 16
+# Bits that tell most strings from the texts, and most numbers from the keys, for each of these, and
+# at least. A number that meets a bit takes ten times as long as others.
+_BITS, _NUMBER_BITS = 16, 64
 _LEAST_BITS = 4096
 # Slots of a hash table for each string that may be in it.
 _SLOTS = 4
+
+
+class NumberKeys:
+    """Numbers that others are looked up in, once or many times.
+
+    Args:
+        numbers: The numbers (int64), each once.
+
+    Attributes:
+        table: What the compiled kernel has made of them; None before its first call.
+    """
+
+    __slots__ = ("numbers", "table")
+
+    def __init__(self, numbers: Ints) -> None:
+        self.numbers = numbers
+        self.table: tuple[Bytes, int, Array, int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+def among_numbers(numbers: Array, keys: NumberKeys) -> Mask:
+    """Tell which numbers are one of some.
+
+    Args:
+        numbers: Integers of up to 8 bytes, little-endian.
+        keys: Those that are looked for. None is negative if the numbers are unsigned of 8 bytes.
+    """
+    return np.isin(numbers.astype(np.int64), keys.numbers)
 
 
 class TextSet:
@@ -107,10 +138,27 @@ _c_among = c_function(
 def _compiled_among(offsets: Array, data: Bytes, texts: TextSet) -> Mask:
     count, table, added = len(offsets) - 1, texts.table, 0
     if table is None:
-        table, added = _empty_table(len(texts)), len(texts)
+        table, added = _empty_table(len(texts), _BITS), len(texts)
     found = np.zeros(count, np.bool_)
     _c_among(offsets, count, data, len(data), texts.offsets, added, texts.data, *table, found)
     texts.table = table  # complete; a thread that began before made one of its own
+    return found
+
+
+_c_among_numbers = c_function(
+    "among_numbers", "bytes number number ints number out number out number out"
+)
+
+
+@twin_of(among_numbers)
+def _compiled_among_numbers(numbers: Array, keys: NumberKeys) -> Mask:
+    count, table, added = len(numbers), keys.table, 0
+    if table is None:
+        table, added = _empty_table(len(keys), _NUMBER_BITS), len(keys)
+    width = numbers.itemsize if numbers.dtype.kind == "i" else -numbers.itemsize
+    found = empty(count, np.bool_)
+    _c_among_numbers(numbers, width, count, keys.numbers, added, *table, found)
+    keys.table = table  # as in `_compiled_among`
     return found
 
 
@@ -133,10 +181,10 @@ def _compiled_number_texts(
     return (numbers, firsts[:found].copy()) if found <= most else None
 
 
-def _empty_table(texts: int) -> tuple[Bytes, int, Array, int]:
-    """Return the table of the kernel, with room for some texts."""
-    slots = np.zeros(_power_of_two(2 * texts + 1), np.int32)
-    bits = _power_of_two(max(_BITS * texts, _LEAST_BITS))
+def _empty_table(keys: int, bits_of_key: int) -> tuple[Bytes, int, Array, int]:
+    """Return the table of the kernels, with room for some texts or numbers."""
+    slots = np.zeros(_power_of_two(2 * keys + 1), np.int32)
+    bits = _power_of_two(max(bits_of_key * keys, _LEAST_BITS))
     return np.zeros(bits // 8, np.uint8), bits - 1, slots, len(slots) - 1
 
 

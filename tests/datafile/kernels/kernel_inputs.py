@@ -496,6 +496,21 @@ def numbers_with_positions(draw: st.DrawFn) -> Arguments:
     return odd_place(draw, numbers).view(kind), base, positions, sums
 
 
+@st.composite
+def numbers_and_keys(draw: st.DrawFn) -> Arguments:
+    """Draw the arguments of `among_numbers`: some numbers are keys, some are near one."""
+    random = draw(generators())
+    kind = np.dtype(draw(st.sampled_from(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"])))
+    bounds = np.iinfo(kind)
+    least, most = int(bounds.min), min(int(bounds.max), (1 << 63) - 1)
+    base = draw(st.integers(least, most))
+    steps = random.integers(-9, 9, draw(st.integers(1, 30))).tolist()
+    keys = np.unique(ints([min(max(base + step, least), most) for step in steps]))
+    values = random.integers(least, most, draw(st.integers(0, 60)), np.int64, endpoint=True)
+    numbers = np.where(random.random(len(values)) < 0.5, random.choice(keys, len(values)), values)
+    return odd_place(draw, numbers.astype(kind)).view(kind), membership.NumberKeys(keys)
+
+
 def _within(number: int, bounds: np.iinfo[Any]) -> int:
     return min(max(int(number), int(bounds.min)), int(bounds.max))
 
@@ -565,6 +580,7 @@ PAIRS = {
     "join_streams": (streams.join_streams, split_streams()),
     "holds": (parts.holds, texts_and_parts()),
     "among": (membership.among, texts_and_keys()),
+    "among_numbers": (membership.among_numbers, numbers_and_keys()),
     "number_texts": (membership.number_texts, texts_that_recur()),
     "text_bounds": (bounds.text_bounds, texts_of_zones()),
     "is_utf8": (utf8.is_utf8, texts()),
