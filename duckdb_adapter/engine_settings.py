@@ -39,6 +39,10 @@ class EngineSettings(Protocol):
         """Return whether the statement may call our function of `bind_callback`."""
         ...
 
+    def variable(self, name: str) -> object | None:
+        """Return the variable of Python that a name stands for where no table has it, if any."""
+        ...
+
 
 class BindContext(NamedTuple):
     """What DuckDB tells where it binds a name.

@@ -46,6 +46,20 @@ def publish(sources: Mapping[str, Source], caller: FrameType) -> None:
         namespace[name] = value
 
 
+def variable_of(name: str, caller: FrameType) -> object | None:
+    """Return the variable that DuckDB takes for a table of this name; None where there is none.
+
+    Args:
+        name: As it stands in SQL.
+        caller: The frame that called DuckDB.
+    """
+    frame = _outer_frame(caller)
+    if frame is None:
+        return None
+    found: object | None = frame.f_locals.get(name, frame.f_globals.get(name))
+    return found
+
+
 def is_published(name: str) -> bool:
     """Whether this thread has put an object of this name among variables."""
     return name in _published.variables
@@ -62,13 +76,21 @@ def retract(*names: str) -> None:
 
 def _namespace(caller: FrameType) -> dict[str, Any]:
     """Return the variables that are searched, those of the first frame outside of DuckDB."""
+    frame = _outer_frame(caller)
+    if frame is None:
+        raise LookupError("the query was not run by Python code")
+    # A function's variables die with it and are seen by its own thread only. From Python 3.13 on
+    # they are no dict, and nothing can be removed from them with certainty.
+    variables: object = frame.f_locals
+    return variables if isinstance(variables, dict) else frame.f_globals
+
+
+def _outer_frame(caller: FrameType) -> FrameType | None:
+    """Return the first frame outside of DuckDB's own Python code."""
     frame: FrameType | None = caller
     while frame is not None:
         module = frame.f_globals.get("__name__")
         if not isinstance(module, str) or not (module == "duckdb" or module.startswith("duckdb.")):
-            # A function's variables die with it and are seen by its own thread only. From Python
-            # 3.13 on they are no dict, and nothing can be removed from them with certainty.
-            variables: object = frame.f_locals
-            return variables if isinstance(variables, dict) else frame.f_globals
+            return frame
         frame = frame.f_back
-    raise LookupError("the query was not run by Python code")
+    return None

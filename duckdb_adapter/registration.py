@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from ctypes import byref
+from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
 from duckdb_adapter import capi
@@ -29,13 +30,13 @@ from duckdb_adapter.bind_callback import (
 )
 from duckdb_adapter.capi import Api, CallFailed, Opaque, Pointer, Str
 from duckdb_adapter.engine_settings import NEEDED_SETTINGS, EngineSettings, is_descending
-from duckdb_adapter.frames import is_published, publish, retract
+from duckdb_adapter.frames import is_published, publish, retract, variable_of
 from duckdb_adapter.functions import Function
 from duckdb_adapter.interrupts import catch_early, raise_again
-from duckdb_adapter.passing_rows import note_passing
 from duckdb_adapter.releases import UnsupportedDuckDB
 from duckdb_adapter.replacement_scan import BoundQuery, Claim
 from duckdb_adapter.storage import GivenStorage, Storage
+from duckdb_adapter.told_values import note_told
 from lancefs.version import __version__
 
 _log = logging.getLogger("duckdb_adapter")
@@ -69,6 +70,16 @@ def wanting_names() -> Iterator[None]:
         yield
     finally:
         _wanted.here = outer
+
+
+class _Expanding(threading.local):
+    """The run of a statement in which a query of ours, in our macro, reads other tables.
+
+    One of these may be a view of a Lance table, for which the same macro must not stand: DuckDB
+    refuses macros in themselves.
+    """
+
+    run: int | None = None
 
 
 class _Macro(NamedTuple):
@@ -106,10 +117,18 @@ _BIND_MACRO = _Macro(
 
 
 class _ContextSettings(NamedTuple):
-    """The settings of what runs a statement."""
+    """The settings of what runs a statement.
+
+    Attributes:
+        api: DuckDB.
+        context: What runs the statement.
+        callers: The frame that called DuckDB, only while a name is bound: whoever keeps a frame
+            keeps all of its variables, also connections.
+    """
 
     api: Api
     context: int
+    callers: list[FrameType]
 
     def collation(self) -> str:
         """Return how texts are compared; empty for by their bytes."""
@@ -131,6 +150,11 @@ class _ContextSettings(NamedTuple):
         """Return whether the statement may call our function, which its database has."""
         return True
 
+    def variable(self, name: str) -> object | None:
+        """Return the variable of Python that a name stands for where no table has it, if any."""
+        found = (variable_of(name, caller) for caller in self.callers)
+        return next(found, None)
+
 
 class Registration:
     """The extension of this process.
@@ -144,6 +168,7 @@ class Registration:
         self.bind: BindName = _bind_nothing
         self.functions: tuple[Function, ...] = ()
         self.storage: Storage = GivenStorage(None)
+        self._expanding = _Expanding()
         self.active = False  # whether all databases that are opened now know names and functions
         self._api = api
         self._databases = itertools.count(1)
@@ -218,12 +243,19 @@ class Registration:
     def _on_bind(self, info: int, context: int, slot: int) -> None:
         try:
             told = self._api.argument_of(info)
-            if note_passing(told):
+            if note_told(told):
                 self._api.return_text(info, context, "noted")
                 return
             call = parse_call(told)
             number = self._api.number_of("scalar_function_exec", info)
-            answer = self.bind(call, number, _ContextSettings(self._api, context))
+            caller = sys._getframe().f_back  # None in a thread of DuckDB
+            callers = [] if caller is None else [caller]
+            try:
+                answer = self.bind(call, number, _ContextSettings(self._api, context, callers))
+            finally:
+                callers.clear()
+            if answer.reads_tables or answer.run != self._expanding.run:
+                self._expanding.run = answer.run if answer.reads_tables else None
             if answer.sources:
                 publish(answer.sources, sys._getframe(1))
             self._api.return_text(info, context, answer.query)
@@ -266,10 +298,11 @@ class Registration:
             self._claim(info, claim)
 
     def _claim(self, info: int, claim: Claim) -> None:
-        if claim.query is None:
+        if claim.query is None and self._expanding.run is None:
             self._api.call("replacement_scan_set_function_name", info, self._macro)
         else:
-            self._api.call("replacement_scan_set_subquery", info, byref(Str.of(claim.query)))
+            query = claim.query or BIND_MACRO_BODY
+            self._api.call("replacement_scan_set_subquery", info, byref(Str.of(query)))
         self._api.call("replacement_scan_set_alias", info, byref(Str.of(claim.alias)))
 
     def _add_scan(self, extension: int, factory: Pointer, number: Opaque) -> None:

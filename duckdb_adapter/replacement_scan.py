@@ -39,10 +39,14 @@ class BoundQuery(NamedTuple):
     Attributes:
         query: The query.
         sources: The values of the variables that the query reads.
+        run: The number of the run of the statement.
+        reads_tables: Whether it reads tables of the statement, too.
     """
 
     query: str
     sources: Mapping[str, Source]
+    run: int
+    reads_tables: bool
 
 
 class _Resolution(NamedTuple):
@@ -122,7 +126,8 @@ class ReplacementScan:
             # Where it is not clear which version is meant, DuckDB has to read what it captured.
             resolved, text = (resolved, "") if bound is None else (bound, text)
         resolved = resolved.restricted_to(text, BindContext(use, settings))
-        return BoundQuery(resolved.select(), resolved.sources())
+        is_wide = bool(resolved.outside)
+        return BoundQuery(resolved.select(), resolved.sources(), call.run, is_wide)
 
 
 def _resolve(name: str, storage: Storage) -> ResolvedName | None:

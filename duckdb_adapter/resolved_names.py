@@ -22,7 +22,8 @@ from duckdb_adapter.queries.joins import may_join
 from duckdb_adapter.queries.table_uses import StatementTable, TableUses, table_uses
 from duckdb_adapter.rewrites import restrict
 from duckdb_adapter.sources.arrow_source import ArrowDataset
-from duckdb_adapter.sources.joined_keys import JoinedScan
+from duckdb_adapter.sources.joined_keys import JoinedScan, is_long
+from duckdb_adapter.sources.outside_keys import OutsideKeys, keys_outside
 from duckdb_adapter.sources.replacement import READER, Replacement, TableInMemory
 from duckdb_adapter.sources.rows import Rows, RowSource
 from duckdb_adapter.sources.unions import TableUnion
@@ -60,6 +61,7 @@ class ResolvedName(NamedTuple):
         uses: The analyses of the statement; None if the rows are not those of a whole table, or the
             statement is not known.
         context: What DuckDB reports about the statement; None before DuckDB 2.0.
+        outside: The keys that DuckDB tells of what the table is joined with.
     """
 
     name: str
@@ -71,6 +73,7 @@ class ResolvedName(NamedTuple):
     columns: pa.Schema | None = None
     uses: TableUses | None = None
     context: BindContext | None = None
+    outside: tuple[OutsideKeys, ...] = ()
 
     def restricted_to(self, text: str, context: BindContext | None) -> ResolvedName:
         """Return the name with only the rows that a statement uses, as far as they are known.
@@ -86,7 +89,18 @@ class ResolvedName(NamedTuple):
         uses = self.uses_in(text)
         if uses is not None and isinstance(rows, Rows):
             rows = restrict(rows, uses, context, self.lake is not None)
-        return self._replace(rows=rows, statement=text, columns=columns, uses=uses, context=context)
+        found = self._replace(
+            rows=rows, statement=text, columns=columns, uses=uses, context=context
+        )
+        return found._replace(outside=found._told_keys())
+
+    def _told_keys(self) -> tuple[OutsideKeys, ...]:
+        """Return the keys of what is no Lance table, that leave out rows of this one."""
+        if self.uses is None or self.context is None or not isinstance(self.rows, RowSource):
+            return ()
+        if not (is_long(self.rows) and may_join(self.statement)):
+            return ()
+        return tuple(keys_outside(self.rows, self.uses.query, self.context.settings))
 
     def uses_in(self, text: str) -> TableUses | None:
         """Return the analyses of a statement, if the name stands for a whole table.
@@ -116,6 +130,9 @@ class ResolvedName(NamedTuple):
         if self.rows.required_builtins or self.rows.required_intervals:
             test = builtins_test(self.rows.required_builtins, self.rows.required_intervals)
             query = f"{query} WHERE {test}"
+        if self.outside:
+            told = " AND ".join(keys.told() for keys in self.outside)
+            query = f"SELECT * FROM ({query}) WHERE {told}"
         empty = self._missing_columns
         return query if empty is None else _with_all(query, empty, self._variable(_EMPTY))
 
@@ -170,7 +187,7 @@ class ResolvedName(NamedTuple):
         if self.uses is None or self.context is None or not may_join(self.statement):
             return None
         is_binary = not self.context.settings.collation()
-        return JoinedScan(self.context.use, self.uses.query, rows, is_binary)
+        return JoinedScan(self.context.use, self.uses.query, rows, is_binary, self.outside)
 
     def _is_alone(self) -> bool:
         """Whether the statement reads this table only, and columns outside of WHERE."""

@@ -70,6 +70,10 @@ class _Settings(NamedTuple):
         """Return whether the statement may call our function, which its database may lack."""
         return False
 
+    def variable(self, name: str) -> object | None:
+        """Return no variable: only what calls back asks for one."""
+        return None
+
 
 class Scope:
     """The variables of the code that runs a query, and the Lance tables that the query names.

@@ -121,9 +121,7 @@ def _keeps_rows(shown: Mapping[str, Any], names: Set[str]) -> bool:
         return not changes_columns(shown)
     if fold(shown["alias"]) in names:
         return False
-    inner = list(expressions_in(shown))
-    is_known = all(each["class"] in _OF_ROWS for each in inner)
-    return is_known and all(_is_same(each) for each in inner if each["class"] == "FUNCTION")
+    return all(map(is_of_row, expressions_in(shown)))
 
 
 def _uses_of(tested: Any, columns: Mapping[str, str], alias: str) -> ColumnUses | None:
@@ -133,7 +131,7 @@ def _uses_of(tested: Any, columns: Mapping[str, str], alias: str) -> ColumnUses 
     found: ColumnUses = {}
     for expression in expressions_in(tested):
         kind = expression["class"]
-        if kind not in _OF_ROWS or (kind == "FUNCTION" and not _is_same(expression)):
+        if not is_of_row(expression):
             return None
         if kind != "COLUMN_REF":
             continue
@@ -147,8 +145,15 @@ def _uses_of(tested: Any, columns: Mapping[str, str], alias: str) -> ColumnUses 
     return found
 
 
-def _is_same(call: Mapping[str, Any]) -> bool:
-    return call["function_name"].lower() in REPEATABLE and not is_dotted(call)
+def is_of_row(expression: Mapping[str, Any]) -> bool:
+    """Whether an expression uses nothing but the row, the same whenever it is computed.
+
+    Args:
+        expression: Its node; not what it is made of.
+    """
+    if expression["class"] != "FUNCTION":
+        return expression["class"] in _OF_ROWS
+    return expression["function_name"].lower() in REPEATABLE and not is_dotted(expression)
 
 
 def _uses_others(query: TableQuery, columns: Collection[str]) -> bool:

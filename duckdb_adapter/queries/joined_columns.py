@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.joins import equal_columns, inner_joins, join_conditions
@@ -37,6 +37,23 @@ _SHOWN = {"CONSTANT", "COLUMN_REF", "STAR"}
 _MATCHED = {"LEFT": "right", "RIGHT": "left"}
 
 
+class OtherTable(Protocol):
+    """A table that a statement may join with another one."""
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """Its columns by their names in lower case."""
+        ...
+
+    def names(self, node: Mapping[str, Any]) -> bool:
+        """Whether what a SELECT selects from is this table."""
+        ...
+
+    def table_names(self, source: Mapping[str, Any]) -> set[str]:
+        """Return what its columns can be qualified with, in lower case."""
+        ...
+
+
 @kept_by_query
 def joined_columns(ours: TableQuery, theirs: TableQuery) -> list[tuple[str, str]]:
     """Return columns of a table whose values have to be in columns of another one.
@@ -48,11 +65,23 @@ def joined_columns(ours: TableQuery, theirs: TableQuery) -> list[tuple[str, str]
     Returns:
         The column of each. Rows with other values, or none, make no difference.
     """
+    return columns_joined_with(ours, theirs) if ours.text == theirs.text else []
+
+
+def columns_joined_with(ours: TableQuery, other: OtherTable) -> list[tuple[str, str]]:
+    """Return columns of a table whose values have to be in columns of another one.
+
+    Args:
+        ours: The statement with the table.
+        other: The other table.
+
+    Returns:
+        As for `joined_columns`.
+    """
     root, read = ours.statement_root, ours.table_read if ours.columns else None
-    is_one = ours.text == theirs.text and bool(theirs.columns)
-    if root is None or read is None or not is_one or read.select.get("sample"):
+    if root is None or read is None or not other.columns or read.select.get("sample"):
         return []
-    return list(dict.fromkeys(_Search(root, read, ours, theirs).pairs()))
+    return list(dict.fromkeys(_Search(root, read, ours, other).pairs()))
 
 
 class _Search:
@@ -62,11 +91,11 @@ class _Search:
         root: Its root node.
         read: The SELECT that reads the first table.
         ours: The statement with this table.
-        theirs: The statement with the other table.
+        theirs: The other table.
     """
 
     def __init__(
-        self, root: Mapping[str, Any], read: TableRead, ours: TableQuery, theirs: TableQuery
+        self, root: Mapping[str, Any], read: TableRead, ours: TableQuery, theirs: OtherTable
     ) -> None:
         self._root = root
         self._read = read
@@ -95,7 +124,7 @@ class _Search:
         for join in inner_joins(clause):
             if _has(join["left"], self._read.source) != _has(join["left"], other):
                 yield from self._of_using(join, columns)
-        for join in _joins_in(clause):
+        for join in joins_in(clause):
             side = _MATCHED.get(join["join_type"], "")
             if side and _has(join[side], self._read.source) and not _has(join[side], other):
                 for term in terms_of(join["condition"]) if join.get("condition") else ():
@@ -228,12 +257,12 @@ def _find_all_of(
     return None if is_alone and _has_outer(clause) else _find(expression, of, others)
 
 
-def _joins_in(clause: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def joins_in(clause: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the joins of a FROM clause."""
     if clause["type"] == "JOIN":
         yield clause
-        yield from _joins_in(clause["left"])
-        yield from _joins_in(clause["right"])
+        yield from joins_in(clause["left"])
+        yield from joins_in(clause["right"])
 
 
 def _has(clause: Mapping[str, Any], source: Mapping[str, Any]) -> bool:
@@ -243,4 +272,4 @@ def _has(clause: Mapping[str, Any], source: Mapping[str, Any]) -> bool:
 
 def _has_outer(clause: Mapping[str, Any]) -> bool:
     """Whether a FROM clause has joins that are not inner ones."""
-    return any(join["join_type"] != "INNER" for join in _joins_in(clause))
+    return any(join["join_type"] != "INNER" for join in joins_in(clause))

@@ -137,6 +137,11 @@ class TableQuery:
         node = self.plain_select
         return node if node is not None and self.names(node["from_table"]) else None
 
+    @property
+    def is_lake_view(self) -> bool:
+        """Whether the view of an attached folder is read."""
+        return self._lake is not None
+
     @cached_property
     def table_read(self) -> TableRead | None:
         """The SELECT that reads the table, also where the text selects from others.

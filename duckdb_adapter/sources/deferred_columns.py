@@ -27,10 +27,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.bind_callback import BIND_FUNCTION
 from duckdb_adapter.duckdb_types import cast_for_duckdb, field_for_duckdb
 from duckdb_adapter.identifiers import quoted
-from duckdb_adapter.passing_rows import PassingRows
 from duckdb_adapter.pinned_versions import NameUse
 from duckdb_adapter.queries.computed_filters import ComputedFilter
 from duckdb_adapter.queries.parsing import count_passing
@@ -39,6 +37,7 @@ from duckdb_adapter.sources.column_values import string_values
 from duckdb_adapter.sources.members import MemberRows
 from duckdb_adapter.sources.replacement import READER, TableOf
 from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows, RowSource, conform_to_schema
+from duckdb_adapter.told_values import PassingRows
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import columns_of
@@ -90,8 +89,7 @@ class ComputedRows(Rows):
         """Return the query that DuckDB reads; see the module."""
         position, alias = quoted(self.position), quoted(self._filter.alias)
         tested = f"SELECT {position} FROM {table_of(_TESTED)} AS {alias}{self._filter.tail}"
-        told = f"system.main.{BIND_FUNCTION}({self._passing.argument(position)})"
-        return f"{super().query(table_of)} WHERE (SELECT {told} FROM ({tested})) IS NOT NULL"
+        return f"{super().query(table_of)} WHERE {self._passing.told_by(position, tested)}"
 
     def variables(self) -> Mapping[str, RowSource | pa.Table]:
         """Return the rows that the query reads."""

@@ -15,14 +15,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow.types import is_nested
 
 from duckdb_adapter.pinned_versions import NameUse
 from duckdb_adapter.queries.joined_columns import joined_columns
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.sources.extremes import ends_of, limits_of
-from duckdb_adapter.sources.rows import RowSource, as_filter_type
+from duckdb_adapter.sources.found_keys import FoundKeys, are_comparable
+from duckdb_adapter.sources.outside_keys import OutsideKeys
+from duckdb_adapter.sources.rows import RowSource, has_lengths
 from lancefs.datafile.arrays import is_text
-from lancefs.datafile.constants import array_of
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import evaluate_filter
 from lancefs.scan.selectivity import is_large, sample_of
@@ -30,66 +31,10 @@ from lancefs.scan.settings import BATCH_ROWS
 
 # A shorter table is read with all its rows.
 _MIN_ROWS = 2 * BATCH_ROWS
-# More keys than this are known by the least and the greatest one alone; they are not looked for
-# among more rows.
-_MAX_KEYS, _MAX_ROWS = 1024, 256 * 1024
 # If more rows than this share are likely to have such keys, DuckDB tests them quicker.
 _MAX_PASSED = 1 / 2
 # Keys are looked for one by one if they leave out so many of the rows within their range.
 _MAX_OF_RANGE = 1 / 2
-
-
-class FoundKeys:
-    """The values of a column in the rows that a scan returns.
-
-    Args:
-        kind: The type of the column, as filters see it.
-    """
-
-    def __init__(self, kind: pa.DataType) -> None:
-        self._kind = kind
-        self._rows = 0
-        self._values: pa.Array | None = array_of([], kind)
-        self._ends = list[pa.Array]()
-
-    def add(self, array: pa.Array) -> None:
-        """Add the values of more rows.
-
-        Args:
-            array: The column, as DuckDB gets it.
-        """
-        self._rows += len(array)
-        if pa.types.is_dictionary(array.type):  # which may hold what no row does
-            array = array.unique()
-        values = as_filter_type(array, self._kind).drop_null()
-        self._ends.append(ends_of(values))
-        known = self._values
-        if known is None:
-            return
-        first = values.slice(0, 2 * _MAX_KEYS)
-        is_few = self._rows <= _MAX_ROWS and len(first.unique()) <= _MAX_KEYS
-        found = pa.concat_arrays([known, values]).unique() if is_few else None
-        self._values = None if found is None or len(found) > _MAX_KEYS else found
-
-    def conditions(self, column: str, kind: pa.DataType) -> list[pc.Expression]:
-        """Return what is true for all rows that have one of the values, the quicker one first.
-
-        Args:
-            column: A column of another table.
-            kind: Its type, as filters see it; see `are_comparable`.
-
-        Returns:
-            Nothing where there are no values, as DuckDB knows, or none of the type.
-        """
-        found = pa.concat_arrays(self._ends) if self._ends else array_of([], self._kind)
-        ends = _as_type(ends_of(found).drop_null(), kind, is_range=True)
-        if not len(ends):
-            return []
-        field, (least, most) = pc.field(column), ends
-        conditions = [(field >= least) & (field <= most)]
-        if self._values is not None:
-            conditions.append(field.isin(_as_type(self._values, kind)))
-        return conditions
 
 
 class JoinedScan:
@@ -100,15 +45,22 @@ class JoinedScan:
         query: The statement.
         rows: What DuckDB scans.
         compares_bytes: Whether DuckDB compares strings by their bytes.
+        outside: The keys that DuckDB tells of what is no Lance table.
     """
 
     def __init__(
-        self, use: NameUse, query: TableQuery, rows: RowSource, compares_bytes: bool
+        self,
+        use: NameUse,
+        query: TableQuery,
+        rows: RowSource,
+        compares_bytes: bool,
+        outside: Sequence[OutsideKeys],
     ) -> None:
         self.query = query
         self._use = use
         self._rows = rows
         self._compares_bytes = compares_bytes
+        self._outside = outside
         self._opened = 0
         # By their columns, once all rows were read.
         self._found: Mapping[str, FoundKeys] | None = None
@@ -127,7 +79,7 @@ class JoinedScan:
     @property
     def is_long(self) -> bool:
         """Whether rows are left out of this table, where keys tell which ones."""
-        return self._rows.takes_conditions and (self._rows.known_count() or 0) >= _MIN_ROWS
+        return is_long(self._rows)
 
     def columns_in(self, other: JoinedScan) -> list[tuple[str, str]]:
         """Return the columns whose values have to be in columns of another table.
@@ -140,21 +92,27 @@ class JoinedScan:
         pairs = joined_columns(self.query, other.query)
         return [(ours, their) for ours, their in pairs if self._is_comparable(ours, other, their)]
 
-    def open(self) -> list[pc.Expression]:
-        """Note that rows are going to be read, and return what is true for all that are needed."""
+    def open(self, names: Sequence[str]) -> list[pc.Expression]:
+        """Note that rows are going to be read, and return what is true for all that are needed.
+
+        Args:
+            names: The columns that are read.
+        """
         self._opened += 1
         self._use.mark_read()
         if self._opened > 1 or not self.is_long:
             return []
-        conditions = [
-            condition
+        found = [
+            (ours, other._found[their])
             for other in self._others()
             if other._found is not None and other._opened == 1
             for ours, their in self.columns_in(other)
             if their in other._found
-            for condition in self._worthwhile(other._found[their], ours)
         ]
-        return conditions
+        for keys in self._outside if self._is_sole else ():
+            if keys.found is not None and are_comparable(self._kind(keys.column), keys.found.kind):
+                found.append((keys.column, keys.found))
+        return [one for ours, keys in found for one in self._worthwhile(keys, ours, names)]
 
     def noting(
         self, names: Sequence[str], batches: Iterator[pa.RecordBatch]
@@ -203,12 +161,15 @@ class JoinedScan:
             self._compares_bytes or not is_text(kind)
         )
 
-    def _worthwhile(self, found: FoundKeys, column: str) -> list[pc.Expression]:
+    def _worthwhile(
+        self, found: FoundKeys, column: str, names: Sequence[str]
+    ) -> list[pc.Expression]:
         """Return conditions that leave out many rows, as far as a sample tells.
 
         Args:
             found: The keys.
             column: The column that they are looked for in.
+            names: The columns that are read.
         """
         table, conditions = self._rows.table, found.conditions(column, self._kind(column))
         if table is None or not conditions:
@@ -217,6 +178,8 @@ class JoinedScan:
             return conditions[-1:]
         if not is_large(table.opened):
             return conditions[:1]
+        if not self._costs_more(names, column):
+            conditions = conditions[:1]
         sample = sample_of(table.opened.column(column), table.opened)
         if sample is None:
             return []
@@ -226,37 +189,24 @@ class JoinedScan:
         best = -1 if shares[-1] <= _MAX_OF_RANGE * shares[0] else 0
         return [conditions[best]] if shares[best] <= _MAX_PASSED else []
 
+    def _costs_more(self, names: Sequence[str], column: str) -> bool:
+        """Whether reading columns takes longer than looking for keys one by one.
 
-def are_comparable(one: pa.DataType, other: pa.DataType) -> bool:
-    """Whether Arrow finds values of two types equal where DuckDB does, and orders them alike.
-
-    Args:
-        one: A type, as filters see it.
-        other: Another one.
-    """
-    if pa.types.is_integer(one) and pa.types.is_integer(other):
-        return True
-    if is_text(one) and is_text(other):
-        return True
-    if isinstance(one, pa.BaseExtensionType) or one != other:
-        return False
-    # Of nanoseconds with a zone, DuckDB knows microseconds.
-    is_time = pa.types.is_timestamp(one) and (one.tz is None or one.unit == "us")
-    return is_time or pa.types.is_date32(one) or pa.types.is_decimal128(one)
+        Args:
+            names: The columns that are read.
+            column: That of the keys.
+        """
+        table, others = self._rows.table, [name for name in names if name != column]
+        if table is not None and table.manifest.index_section is not None:
+            return True
+        kinds = [self._rows.schema.field(name).type for name in others]
+        return len(others) > 1 or any(has_lengths(kind) or is_nested(kind) for kind in kinds)
 
 
-def _as_type(values: pa.Array, kind: pa.DataType, is_range: bool = False) -> pa.Array:
-    """Return those of some values that are values of a type, too.
+def is_long(rows: RowSource) -> bool:
+    """Whether rows are left out of a table, where keys tell which ones.
 
     Args:
-        values: The values.
-        kind: The type.
-        is_range: Whether they are the ends of a range, of which the part in the type is wanted.
+        rows: Its rows.
     """
-    if values.type == kind or not pa.types.is_integer(kind):
-        return values.cast(kind)
-    first, last = limits_of(kind)
-    numbers = values.to_pylist()
-    if is_range and numbers and numbers[0] <= last and numbers[1] >= first:
-        numbers = [max(numbers[0], first), min(numbers[1], last)]
-    return array_of([each for each in numbers if first <= each <= last], kind)
+    return rows.takes_conditions and (rows.known_count() or 0) >= _MIN_ROWS

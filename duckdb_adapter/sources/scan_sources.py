@@ -98,7 +98,7 @@ class LanceSource(ArrowScanSource):
         chosen = names if columns is None else [names[index] for index in columns]
         if self._joined is None:
             return self._rows.read(chosen, terms).__arrow_c_stream__(), True
-        terms += self._joined.open()
+        terms += self._joined.open(chosen)
         noting = self._joined.noting
         return self._rows.read(chosen, terms, noting).__arrow_c_stream__(), True
 
