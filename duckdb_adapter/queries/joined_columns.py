@@ -1,9 +1,9 @@
 """The columns of a table whose values a statement looks for in a column of another table.
 
-That is `FROM a JOIN b ON a.k = b.id`, `WHERE a.k IN (SELECT id FROM b …)` and `WHERE EXISTS (FROM b
-WHERE b.id = a.k …)`: rows of `a` whose `k` no row of `b` has as its `id` make no difference. In
-place of `b` there can be a query that shows its `id`. It is the text that tells, so it holds only
-if the statement uses both tables once.
+That is `FROM a JOIN b ON a.k = b.id`, also SEMI JOIN, `WHERE a.k IN (SELECT id FROM b …)` and
+`WHERE EXISTS (FROM b WHERE b.id = a.k …)`: rows of `a` whose `k` no row of `b` has as its `id` make
+no difference. In place of `b` there can be a query that shows its `id`. It is the text that tells,
+so it holds only if the statement uses both tables once.
 """
 
 from __future__ import annotations
@@ -107,6 +107,7 @@ class _Search:
         if count_places(self._root, self._theirs.names) != 1:
             return
         yield from self._beside()
+        yield from self._semi_joined()
         where = self._read.select.get("where_clause")
         for term in terms_of(where) if where else ():
             if term["class"] == "SUBQUERY":
@@ -127,9 +128,24 @@ class _Search:
         for join in joins_in(clause):
             side = _MATCHED.get(join["join_type"], "")
             if side and _has(join[side], self._read.source) and not _has(join[side], other):
-                for term in terms_of(join["condition"]) if join.get("condition") else ():
-                    yield from self._equal(term, columns, clause)
-                yield from self._of_using(join, columns)
+                yield from self._matched(join, columns, clause)
+
+    def _semi_joined(self) -> Iterator[tuple[str, str]]:
+        """Yield columns that are joined with what stands behind SEMI JOIN."""
+        clause = self._read.select["from_table"]
+        for join in joins_in(clause):
+            if join["join_type"] == "SEMI" and _has(join["left"], self._read.source):
+                found = self._found_in(join["right"], self._read.known)
+                if found is not None:
+                    yield from self._matched(join, found[1], clause)
+
+    def _matched(
+        self, join: Mapping[str, Any], columns: NamedColumns, clause: Mapping[str, Any]
+    ) -> Iterator[tuple[str, str]]:
+        """Yield the columns that a join says are equal."""
+        for term in terms_of(join["condition"]) if join.get("condition") else ():
+            yield from self._equal(term, columns, clause)
+        yield from self._of_using(join, columns)
 
     def _of_using(
         self, join: Mapping[str, Any], columns: NamedColumns

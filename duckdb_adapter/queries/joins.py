@@ -31,8 +31,10 @@ _JOINS = re.compile(
 )
 # Classes of expressions that compare values.
 _COMPARING = ("COMPARISON", "BETWEEN", "OPERATOR")
-# A statement without any of these reads one table alone.
-_SEVERAL = re.compile(r"\bjoin\b|\bfrom\b.*\bfrom\b|\bfrom\b[^()]*,", re.IGNORECASE | re.DOTALL)
+# A statement without any of these reads one table alone, and compares nothing with a list.
+_SEVERAL = re.compile(
+    r"\bjoin\b|\bfrom\b.*\bfrom\b|\bfrom\b[^()]*,|\b(?:any|unnest)\s*\(", re.IGNORECASE | re.DOTALL
+)
 # `tests_constants` looks at no statement without this.
 _WHERE = re.compile(r"\bwhere\b", re.IGNORECASE)
 _OR = "CONJUNCTION_OR"

@@ -14,6 +14,8 @@ from functools import cache
 _MANY = 32
 # Shorter texts have no such list.
 _MIN_TEXT = 3 * _MANY
+# What the parameters are called, with a number.
+_LIST = "lancefs_list_"
 _FLAGS = re.IGNORECASE | re.DOTALL | re.ASCII
 _MAY_HAVE_LISTS = re.compile(r"\bin\s*\(\s*[-+'\d]", re.IGNORECASE)
 
@@ -34,12 +36,21 @@ def without_long_lists(text: str) -> str:
     parts, names = list[str](), dict[str, str]()
     place = 0
     while (found := _up_to_list().match(text, place)) is not None:
-        name = names.setdefault(found["others"], f", $lancefs_list_{len(names)}")
+        name = names.setdefault(found["others"], f", ${_LIST}{len(names)}")
         parts += [found["before"], name]
         place = found.end()
     if not parts or _without_lists().fullmatch(text, place) is None:
         return text
     return "".join([*parts, text[place:]])
+
+
+def is_long_list(parameter: str) -> bool:
+    """Whether a parameter stands for a list that `without_long_lists` has replaced.
+
+    Args:
+        parameter: Its name.
+    """
+    return parameter.startswith(_LIST)
 
 
 @cache

@@ -1,25 +1,29 @@
 """Columns whose values have to be in a column of something that is no Lance table.
 
-Such as a table of DuckDB, a DataFrame or a Parquet file: `FROM 'logs.lance' AS l JOIN hosts AS h ON
-l.host = h.name WHERE h.city = 'Oslo'`, `WHERE id IN (SELECT id FROM wanted)`. Only the text is
-known of it, so that whoever asks it for its keys finds out whether it has such columns.
+Such as a table of DuckDB, a DataFrame, a file, or a list: `FROM 'logs.lance' AS l JOIN hosts AS h
+ON l.host = h.name WHERE h.city = 'Oslo'`, `WHERE id IN (FROM wanted)`, `WHERE id = ANY($1)`.
+Only the text is known of it, so that whoever asks it for its keys finds out whether it has such
+columns.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.computed_filters import is_of_row
 from duckdb_adapter.queries.joined_columns import columns_joined_with, joins_in
-from duckdb_adapter.queries.parsing import tail_to_sql
+from duckdb_adapter.queries.long_lists import is_long_list
+from duckdb_adapter.queries.parsing import parse, rows_to_sql
 from duckdb_adapter.queries.table_query import TableQuery, kept_by_query
 from duckdb_adapter.queries.table_reads import plain_name, sources_of
 from duckdb_adapter.queries.trees import (
     NamedColumns,
+    arguments_of,
     expressions_in,
+    function_of,
     is_unmodified_table,
     nodes_in,
     query_of,
@@ -29,8 +33,16 @@ from duckdb_adapter.queries.trees import (
 # Files that DuckDB reads by their names, and names of tables, views and variables.
 _FILE = re.compile(r"(?!.*://).*\.(?:parquet|(?:csv|tsv|json|jsonl|ndjson)(?:\.gz|\.zst)?)")
 _NAME = re.compile(r"(?!__duckdb_source_)[^/\\.:*?]+")
+# Functions that read files.
+_READING = {
+    *("read_csv", "read_csv_auto", "read_parquet", "parquet_scan", "read_json", "read_json_auto"),
+    *("read_ndjson", "read_ndjson_auto", "read_json_objects", "read_text"),
+}
 # What DuckDB calls the variables of Python that a relation captured, in the query of each.
 _CAPTURED = "__duckdb_source_"
+# A list as a table of one column.
+_LISTED, _LISTED_KEY = "lancefs_listed", "key"
+_LIST_AS_TABLE = f"SELECT 1 FROM (SELECT 1) AS {_LISTED}({_LISTED_KEY})"
 # Most columns whose keys are asked for.
 _MAX_KEYS = 4
 
@@ -41,21 +53,22 @@ class OutsideKey(NamedTuple):
     Attributes:
         column: The column of the table.
         key: The column of the other one.
-        name: What the other one is called in the statement.
-        alias: What its columns are qualified with in `tail`.
-        tail: Conditions of its rows that are joined, as SQL with a blank before it; perhaps empty.
-        used: The columns that are named in these, with the key.
-        is_file: Whether it is a file.
+        rows: The rows of the other one that are joined, or more: `FROM … WHERE …` with a blank
+            before it.
+        has_where: Whether it has a condition.
+        alias: What columns are qualified with in it.
+        used: The columns that are named in it, with the key.
+        name: What the other one is called, if it may be a table, a view or a variable of Python.
         is_captured: Whether it is a variable that a relation of Python captured.
     """
 
     column: str
     key: str
-    name: str
+    rows: str
+    has_where: bool
     alias: str
-    tail: str
     used: tuple[str, ...]
-    is_file: bool
+    name: str
     is_captured: bool
 
 
@@ -72,19 +85,19 @@ class _Outside(NamedTuple):
     select: Mapping[str, Any]
     columns: Mapping[str, str]
 
-    @property
-    def alias(self) -> str:
-        """What columns are qualified with."""
-        alias: str = self.source["alias"] or self.source["table_name"]
-        return alias
-
     def names(self, node: Mapping[str, Any]) -> bool:
         """Whether a node is this one."""
         return node is self.source
 
     def table_names(self, source: Mapping[str, Any]) -> set[str]:
         """Return what columns can be qualified with, in lower case."""
-        return {fold(self.alias)}
+        return {fold(_alias_of(self.source))}
+
+    def conditions(self) -> list[Mapping[str, Any]]:
+        """Return conditions of the SELECT that only ask for these columns."""
+        where = self.select.get("where_clause")
+        columns = NamedColumns(self.columns, self.table_names(self.source))
+        return [term for term in terms_of(where) if _is_about(term, columns)] if where else []
 
 
 @kept_by_query
@@ -97,36 +110,109 @@ def outside_keys(query: TableQuery) -> list[OutsideKey]:
     root, read = query.statement_root, query.table_read if query.columns else None
     if root is None or read is None or read.select.get("sample"):
         return []
+    found = list(_listed_keys(query, read.select, read.source))
     captured = _captured_names(root)
-    found = list[OutsideKey]()
-    for source, select in _tables_in(root):
-        is_named = captured.get(plain_name(source))  # by a common table expression
-        name: str = source["table_name"]
-        is_file = _FILE.fullmatch(name) is not None
-        if source is read.source or is_named is False or not (is_file or _NAME.fullmatch(name)):
+    for source, select in _sources_in(root):
+        is_captured = captured.get(plain_name(source), False)
+        if source is read.source or not _is_outside(source, captured):
             continue
-        if query.is_lake_view and not (is_file or is_named):
+        name = plain_name(source)
+        name = "" if _FILE.fullmatch(name) else name
+        if query.is_lake_view and name and not is_captured:
             continue  # perhaps a view of the view that is being bound, which DuckDB refuses
         other = _Outside(source, select, _columns_in(root, source, select, query))
         pairs = columns_joined_with(query, other)
-        tail, used = _tail_of(other) if pairs else ("", set[str]())
-        for ours, their in pairs:
-            names = (their, *sorted(used - {their}))
-            place = name, other.alias, tail, names
-            found.append(OutsideKey(ours, their, *place, is_file, is_captured=bool(is_named)))
+        found += _keys_of(other, pairs, name, is_captured)
     return found[:_MAX_KEYS]
 
 
-def _tables_in(
+def _keys_of(
+    other: _Outside, pairs: Sequence[tuple[str, str]], name: str, is_captured: bool
+) -> Iterator[OutsideKey]:
+    """Yield the keys of something that is joined by some columns."""
+    terms = other.conditions() if pairs else []
+    where = None
+    if terms:
+        joined = other.select["where_clause"]
+        where = {**joined, "children": terms} if len(terms) > 1 else terms[0]
+    alias = _alias_of(other.source)
+    rows = rows_to_sql({**other.source, "alias": alias}, where) if pairs else None
+    if rows is None:
+        return
+    refs = (each for each in expressions_in(terms) if each["class"] == "COLUMN_REF")
+    used = sorted({ref["column_names"][-1] for ref in refs})
+    for ours, their in pairs:
+        names = their, *(one for one in used if one != their)
+        yield OutsideKey(ours, their, rows, bool(terms), alias, names, name, is_captured)
+
+
+def _listed_keys(
+    query: TableQuery, select: Mapping[str, Any], source: Mapping[str, Any]
+) -> Iterator[OutsideKey]:
+    """Yield the columns that have to be in lists, `id = ANY([…])`, `id IN (SELECT unnest($1))`."""
+    columns = NamedColumns(query.columns, query.table_names(source))
+    for term in terms_of(select["where_clause"]) if select.get("where_clause") else ():
+        if term["class"] != "SUBQUERY" or term["subquery_type"] != "ANY":
+            continue
+        ours, node = columns.find(term["child"]), term["subquery"]["node"]
+        is_list = node["type"] == "SELECT_NODE" and _is_list(node)
+        template = parse(_LIST_AS_TABLE)
+        if not is_list or ours is None or template is None:
+            continue
+        if term["comparison_type"] == "COMPARE_EQUAL":
+            listed = {**template["from_table"], "subquery": term["subquery"]}
+            rows = rows_to_sql(listed, None)
+            if rows is not None:
+                used = (_LISTED_KEY,)
+                yield OutsideKey(ours, _LISTED_KEY, rows, False, _LISTED, used, "", False)
+
+
+def _is_list(node: Mapping[str, Any]) -> bool:
+    """Whether a query shows the items of a list, which reads no columns."""
+    if node["from_table"]["type"] != "EMPTY" or len(node["select_list"]) != 1:
+        return False
+    (shown,) = node["select_list"]
+    has_more = node["cte_map"]["map"] or node["modifiers"] or node.get("where_clause")
+    if has_more or function_of(shown) != "unnest" or len(arguments_of(shown)) != 1:
+        return False
+    return all(map(_is_constant, expressions_in(arguments_of(shown))))
+
+
+def _is_outside(source: Mapping[str, Any], captured: Mapping[str, bool]) -> bool:
+    """Whether something in a FROM clause may be read twice, as far as the text tells."""
+    if source["type"] == "BASE_TABLE":
+        name: str = source["table_name"]
+        is_named = bool(_FILE.fullmatch(name) or _NAME.fullmatch(name))
+        # A common table expression is read as what it is made of.
+        return is_named and is_unmodified_table(source) and captured.get(plain_name(source), True)
+    if source["type"] != "TABLE_FUNCTION" or source.get("sample"):
+        return False
+    call, is_plain = source["function"], not source.get("column_name_alias")
+    is_plain &= source.get("with_ordinality", "WITHOUT_ORDINALITY") == "WITHOUT_ORDINALITY"
+    return is_plain and function_of(call) in _READING and _has_constants(arguments_of(call))
+
+
+def _has_constants(expressions: Sequence[Any]) -> bool:
+    return all(map(_is_constant, expressions_in(expressions)))
+
+
+def _is_constant(expression: Mapping[str, Any]) -> bool:
+    """Whether an expression uses no column; not what it is made of."""
+    return expression["class"] != "COLUMN_REF" and _is_repeatable(expression)
+
+
+def _sources_in(
     root: Mapping[str, Any],
 ) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Yield what SELECTs read by names alone, and the SELECT of each."""
+    """Yield what SELECTs read, and the SELECT of each."""
     for node in nodes_in(root):
         if node.get("type") != "SELECT_NODE" or node.get("sample"):
             continue
         for source in sources_of(node["from_table"]):
-            if is_unmodified_table(source) and plain_name(source):
-                yield source, node
+            yield source, node
+        for join in joins_in(node["from_table"]):
+            if join["join_type"] == "SEMI" and join["right"]["type"] != "JOIN":
+                yield join["right"], node
 
 
 def _captured_names(root: Mapping[str, Any]) -> dict[str, bool]:
@@ -141,6 +227,15 @@ def _captured_names(root: Mapping[str, Any]) -> dict[str, bool]:
     return found
 
 
+def _alias_of(source: Mapping[str, Any]) -> str:
+    """Return what the columns of something in a FROM clause are qualified with."""
+    if source["type"] == "TABLE_FUNCTION":
+        alias: str = source["alias"] or source["function"]["function_name"]
+        return alias
+    alias = source["alias"] or source.get("table_name", "")
+    return alias
+
+
 def _columns_in(
     root: Mapping[str, Any],
     source: Mapping[str, Any],
@@ -148,7 +243,7 @@ def _columns_in(
     query: TableQuery,
 ) -> dict[str, str]:
     """Return the columns that something in a FROM clause may have, as far as the text tells."""
-    alias = fold(source["alias"] or source["table_name"])
+    alias = fold(_alias_of(source))
     beside = [each for each in sources_of(select["from_table"]) if each is not source]
     if not beside:  # a name alone is one of its columns, and so may be what `*` shows to others
         refs = (each for each in expressions_in(root) if each["class"] == "COLUMN_REF")
@@ -168,22 +263,16 @@ def _columns_in(
     return {fold(name): name for name in names}
 
 
-def _tail_of(other: _Outside) -> tuple[str, Set[str]]:
-    """Return the conditions that are true for all rows that are joined, and the columns in them."""
-    where = other.select.get("where_clause")
-    columns = NamedColumns(other.columns, other.table_names(other.source))
-    terms = [term for term in terms_of(where) if _is_about(term, columns)] if where else []
-    if not where or not terms:
-        return "", set()
-    joined = {**where, "children": terms} if len(terms) > 1 else terms[0]
-    tail = tail_to_sql(joined, [])
-    refs = (each for each in expressions_in(terms) if each["class"] == "COLUMN_REF")
-    return ("", set()) if tail is None else (tail, {each["column_names"][-1] for each in refs})
-
-
 def _is_about(term: Mapping[str, Any], columns: NamedColumns) -> bool:
     """Whether a condition is computed of some columns, and is the same whenever it is."""
     return all(
-        columns.find(each) is not None if each["class"] == "COLUMN_REF" else is_of_row(each)
+        columns.find(each) is not None if each["class"] == "COLUMN_REF" else _is_repeatable(each)
         for each in expressions_in(term)
     )
+
+
+def _is_repeatable(expression: Mapping[str, Any]) -> bool:
+    """Whether an expression is the same whenever it is computed; not what it is made of."""
+    if expression["class"] == "PARAMETER":  # which DuckDB knows in a query of ours, too
+        return not is_long_list(expression["identifier"])
+    return is_of_row(expression)

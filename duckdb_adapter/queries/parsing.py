@@ -162,9 +162,23 @@ def tail_to_sql(where: Mapping[str, Any] | None, modifiers: Sequence[Any]) -> st
         where: The node of the condition, as the tree of a statement has it; None for none.
         modifiers: Such as that of ORDER BY.
     """
+    return _to_sql({"where_clause": where, "modifiers": modifiers}, _BEFORE)
+
+
+def rows_to_sql(source: Mapping[str, Any], where: Mapping[str, Any] | None) -> str | None:
+    """Return a FROM clause with a condition in SQL; None where DuckDB cannot.
+
+    Args:
+        source: The node of what is selected from, as the tree of a statement has it.
+        where: That of the condition; None for none.
+    """
+    return _to_sql({"from_table": source, "where_clause": where}, _BEFORE.partition(" FROM")[0])
+
+
+def _to_sql(wanted: Mapping[str, Any], before: str) -> str | None:
+    """Return a SELECT with some nodes in SQL, without what it begins with."""
     import duckdb
 
-    wanted = {"where_clause": where, "modifiers": modifiers}
     try:
         found = json.loads(_parser.serialize(_BEFORE))
         found["statements"][0]["node"] |= wanted
@@ -173,9 +187,9 @@ def tail_to_sql(where: Mapping[str, Any] | None, modifiers: Sequence[Any]) -> st
         _log.debug("a condition has no text: %s", type(error).__name__)
         return None
     # DuckDB's text of a tree may mean another one. It is not kept with those of statements.
-    node = _parse(text) if text.startswith(_BEFORE) else None
+    node = _parse(text) if text.startswith(before) else None
     is_same = node is not None and same_expression({one: node[one] for one in wanted}, wanted)
-    return text.removeprefix(_BEFORE) if is_same else None
+    return text.removeprefix(before) if is_same else None
 
 
 def _has_few_levels(node: dict[str, Any]) -> bool:

@@ -15,8 +15,9 @@ from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.trees import nodes_in, query_of
 
 # Joins that keep each row of a table which WHERE could accept, beside the same rows of the other
-# table: not ASOF, POSITIONAL, SEMI and ANTI.
+# table: not ASOF and POSITIONAL. Of SEMI and ANTI, the left side has rows in the result.
 _JOINS = {"INNER", "LEFT", "RIGHT", "FULL"}
+_FILTERING = {"SEMI", "ANTI"}
 _TABLES = ("BASE_TABLE", "TABLE_FUNCTION")
 _KINDS = {"REGULAR", "CROSS", "NATURAL"}
 
@@ -134,8 +135,11 @@ def sources_of(source: SyntaxNode) -> Iterator[SyntaxNode]:
     """
     if source["type"] != "JOIN":
         yield source
-    elif source["join_type"] in _JOINS and source["ref_type"] in _KINDS and not source["sample"]:
+        return
+    kind, is_plain = source["join_type"], source["ref_type"] in _KINDS and not source["sample"]
+    if is_plain and kind in _JOINS | _FILTERING:
         yield from sources_of(source["left"])
+    if is_plain and kind in _JOINS:
         yield from sources_of(source["right"])
 
 

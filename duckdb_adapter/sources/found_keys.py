@@ -12,7 +12,7 @@ from lancefs.datafile.constants import array_of
 
 # More keys than this are known by the least and the greatest one alone; they are not looked for
 # among more rows.
-MAX_KEYS, MAX_ROWS = 1024, 256 * 1024
+MAX_KEYS, MAX_ROWS = 16 * 1024, 256 * 1024
 
 
 class FoundKeys:

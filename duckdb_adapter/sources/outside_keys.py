@@ -65,6 +65,8 @@ _EQUAL_PAIRS = (
     ("chr(225)", "concat('a', system.main.chr(769))"),
 )
 _ROW = "rowid"
+# What the keys are called beside the columns of the scope around them.
+_FOUND = "lancefs_found"
 # Classes of what holds rows in memory, by their libraries.
 _HOLDING = {("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table")}
 # A view that pandas' rows were registered by, as DuckDB writes it.
@@ -120,20 +122,21 @@ class OutsideKeys(ToldValues):
         # Where the other one lacks a column, that of a scope around it is meant.
         scope = ", ".join(f"NULL AS {name}" for name in [*names, _ROW])
         tests = [f"system.main.typeof({alias}.{name}) <> '{_MISSING}'" for name in names]
-        where = f"{key.tail} AND" if key.tail else " WHERE"
+        where = f"{key.rows} {'AND' if key.has_where else 'WHERE'}"
         rows = (
-            f"SELECT {alias}.{quoted(key.key)} AS key FROM {quoted(key.name)} AS {alias}"
-            f"{where} {' AND '.join([*tests, self._is_same()])} LIMIT {_MAX_ROWS + 1}"
+            f"SELECT {alias}.{quoted(key.key)} AS key{where} "
+            f"{' AND '.join([*tests, self._is_same()])} LIMIT {_MAX_ROWS + 1}"
         )
         return (
             f"SELECT key, system.main.count(*) AS rows "
-            f"FROM (SELECT key FROM (SELECT {scope}) AS {alias}, ({rows})) GROUP BY key"
+            f"FROM (SELECT {_FOUND}.key FROM (SELECT {scope}) AS {alias}, ({rows}) AS {_FOUND}) "
+            "GROUP BY key"
         )
 
     def _is_same(self) -> str:
         """Return a condition that is false of views, which may return other rows another time."""
         key = self._key
-        if key.is_file or key.is_captured:
+        if not key.name or key.is_captured:
             return "true"
         if not self._is_variable:  # no view has this column, nor has what is no table
             return f"{quoted(key.alias)}.{_ROW} IS NOT NULL"
@@ -145,7 +148,8 @@ class OutsideKeys(ToldValues):
 
     def _is_collated(self) -> str:
         """Return whether keys are compared by something else than their bytes, in SQL."""
-        if not self._is_text or self._is_variable or self._key.is_file or self._key.is_captured:
+        key = self._key
+        if not self._is_text or self._is_variable or not key.name or key.is_captured:
             return "false"
         pairs = (
             f"CASE WHEN key IS NULL THEN key ELSE system.main.{one} END = system.main.{other}"
@@ -169,7 +173,7 @@ def keys_outside(rows: RowSource, query: TableQuery, settings: EngineSettings) -
         kind = rows.filter_field(key.column).type if rows.can_filter(key.column) else pa.null()
         if not can_find(kind) or (is_text(kind) and settings.collation()):
             continue
-        variable = None if key.is_file else settings.variable(key.name)
+        variable = settings.variable(key.name) if key.name else None
         is_held = _holds_rows(variable)
         if is_held or (variable is None and not key.is_captured):
             keys.append(OutsideKeys(key, is_held, is_text(kind)))

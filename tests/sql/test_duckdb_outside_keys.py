@@ -22,7 +22,9 @@ from lancefs.scan import selectivity
 pytestmark = needs_install
 
 # What the keys are in, and how that stands in a statement.
-PLACES = ("tables", "temporary", "frames", "arrow", "files", "registered", "views", "readers")
+PLACES = (
+    *("tables", "temporary", "frames", "arrow", "files", "calls", "registered", "views", "readers"),
+)
 JOIN = "SELECT f.n, kind FROM {facts} f JOIN {keys} j ON f.n = j.id"
 
 
@@ -100,6 +102,8 @@ class Place:
             self.con.execute(f"CREATE VIEW {name} AS FROM '{folder / name}.lance'")
         elif kind == "files":
             self.names[name] = f"'{folder / name}.parquet'"
+        elif kind == "calls":
+            self.names[name] = f"read_parquet(['{folder / name}.parquet'])"
         elif kind == "readers":
             self.variables[name] = rows.to_reader
         else:
@@ -164,7 +168,7 @@ def _filter_of(place: Place, query: str, reads: list[dict[str, Any]], method: st
     return str(found[-1][1])
 
 
-@pytest.mark.parametrize("kind", ["tables", "temporary", "arrow", "files"])
+@pytest.mark.parametrize("kind", ["tables", "temporary", "arrow", "files", "calls"])
 @pytest.mark.parametrize("method", ["execute", "sql"])
 def test_rows_with_other_keys_are_left_out(
     folder: Path, kind: str, method: str, reads: list[dict[str, Any]]
@@ -336,6 +340,50 @@ def test_a_prepared_statement_finds_the_keys_of_each_run(folder: Path) -> None:
     assert sorted(con.execute("EXECUTE found(10)").fetchall()) == [(7,), (9,)]
     con.execute("DELETE FROM keys WHERE id = 7")
     assert con.execute("EXECUTE found(100)").fetchall() == [(9,), (12,)]
+
+
+LISTS = [
+    "n = ANY([1000, 1003, 1010])",
+    "n IN (SELECT unnest([1000, 1003, 1010]))",
+    "n = ANY($1)",
+    "n IN (SELECT unnest($1))",
+    "x > 3 AND n IN (SELECT unnest([1000, 1000 + 1]))",
+]
+
+
+@pytest.mark.parametrize("condition", LISTS)
+def test_rows_of_a_list_are_read_alone(
+    folder: Path, native: Any, condition: str, reads: list[dict[str, Any]]
+) -> None:
+    con, values = connect("install"), [[1000, 1003, None]] if "$1" in condition else []
+    text = f"SELECT n, code FROM {{facts}} WHERE {condition}"
+    del reads[:]
+    found = con.execute(filled(text, folder), values).fetchall()
+    assert sorted(found) == sorted(native.execute(filled(text, None), values).fetchall())
+    assert found
+    assert "1000" in str(reads[-1]["filter"])
+
+
+@pytest.mark.parametrize(
+    "condition", ["n <> ALL([1000, 1003])", "n > ANY([1000])", "n NOT IN (SELECT unnest([1, 2]))"]
+)
+def test_other_comparisons_with_lists(folder: Path, native: Any, condition: str) -> None:
+    text = f"SELECT n FROM {{facts}} WHERE {condition}"
+    assert answer_of(connect("shared"), filled(text, folder)) == answer_of(
+        native, filled(text, None)
+    )
+
+
+def test_parameters_choose_the_keys(folder: Path, reads: list[dict[str, Any]]) -> None:
+    con, facts = connect("install"), f"'{folder}/facts.lance'"
+    con.execute("CREATE TABLE keys AS SELECT range AS key, range % 2 AS rows FROM range(100)")
+    text = f"SELECT count(*) FROM {facts} JOIN keys ON n = key WHERE rows = ? AND key < ?"
+    for values, rows in (([1, 10], 4), ([0, 10], 5), ([0, 0], 0)):  # 3 was deleted
+        assert con.execute(text, values).fetchone() == (rows,)
+    assert "<=" in str(reads[-2]["filter"])
+    many = ", ".join(map(str, range(0, 99, 2)))
+    text = f"SELECT count(*) FROM {facts} JOIN keys ON n = key WHERE key IN ({many}) AND rows = 0"
+    assert con.execute(text).fetchone() == (50,)
 
 
 def test_an_index_finds_the_rows_with_the_keys_of_a_frame(
