@@ -18,6 +18,7 @@ from duckdb_adapter.frames import Source
 from duckdb_adapter.pinned_versions import PinnedVersions, Transactions
 from duckdb_adapter.queries.nested import count_captured
 from duckdb_adapter.resolved_names import ResolvedName, resolve_name
+from duckdb_adapter.sources.outside_keys import OutsideKeys
 from duckdb_adapter.storage import ReachedNames, Storage
 
 
@@ -126,7 +127,7 @@ class ReplacementScan:
             # Where it is not clear which version is meant, DuckDB has to read what it captured.
             resolved, text = (resolved, "") if bound is None else (bound, text)
         resolved = resolved.restricted_to(text, BindContext(use, settings))
-        is_wide = bool(resolved.outside)
+        is_wide = any(isinstance(told, OutsideKeys) for told in resolved.told)
         return BoundQuery(resolved.select(), resolved.sources(), call.run, is_wide)
 
 

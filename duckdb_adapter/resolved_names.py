@@ -26,6 +26,7 @@ from duckdb_adapter.sources.joined_keys import JoinedScan, is_long
 from duckdb_adapter.sources.outside_keys import OutsideKeys, keys_outside
 from duckdb_adapter.sources.replacement import READER, Replacement, TableInMemory
 from duckdb_adapter.sources.rows import Rows, RowSource
+from duckdb_adapter.sources.told_bounds import ToldBound, told_bounds
 from duckdb_adapter.sources.unions import TableUnion
 from duckdb_adapter.storage import Storage
 from duckdb_adapter.version_cache import forget
@@ -61,7 +62,7 @@ class ResolvedName(NamedTuple):
         uses: The analyses of the statement; None if the rows are not those of a whole table, or the
             statement is not known.
         context: What DuckDB reports about the statement; None before DuckDB 2.0.
-        outside: The keys that DuckDB tells of what the table is joined with.
+        told: What DuckDB tells before the scan begins: keys that the table is joined by, and times.
     """
 
     name: str
@@ -73,7 +74,7 @@ class ResolvedName(NamedTuple):
     columns: pa.Schema | None = None
     uses: TableUses | None = None
     context: BindContext | None = None
-    outside: tuple[OutsideKeys, ...] = ()
+    told: tuple[OutsideKeys | ToldBound, ...] = ()
 
     def restricted_to(self, text: str, context: BindContext | None) -> ResolvedName:
         """Return the name with only the rows that a statement uses, as far as they are known.
@@ -92,15 +93,17 @@ class ResolvedName(NamedTuple):
         found = self._replace(
             rows=rows, statement=text, columns=columns, uses=uses, context=context
         )
-        return found._replace(outside=found._told_keys())
+        return found._replace(told=found._told_values())
 
-    def _told_keys(self) -> tuple[OutsideKeys, ...]:
-        """Return the keys of what is no Lance table, that leave out rows of this one."""
-        if self.uses is None or self.context is None or not isinstance(self.rows, RowSource):
+    def _told_values(self) -> tuple[OutsideKeys | ToldBound, ...]:
+        """Return what DuckDB is to tell, that leaves out rows of a long table."""
+        rows, uses, context = self.rows, self.uses, self.context
+        if uses is None or context is None or not isinstance(rows, RowSource) or not is_long(rows):
             return ()
-        if not (is_long(self.rows) and may_join(self.statement)):
-            return ()
-        return tuple(keys_outside(self.rows, self.uses.query, self.context.settings))
+        bounds = told_bounds(rows, uses.query, context.settings)
+        is_joined = may_join(self.statement)
+        keys = keys_outside(rows, uses.query, context.settings) if is_joined else []
+        return *bounds, *keys
 
     def uses_in(self, text: str) -> TableUses | None:
         """Return the analyses of a statement, if the name stands for a whole table.
@@ -130,8 +133,8 @@ class ResolvedName(NamedTuple):
         if self.rows.required_builtins or self.rows.required_intervals:
             test = builtins_test(self.rows.required_builtins, self.rows.required_intervals)
             query = f"{query} WHERE {test}"
-        if self.outside:
-            told = " AND ".join(keys.told() for keys in self.outside)
+        if self.told:
+            told = " AND ".join(values.told() for values in self.told)
             query = f"SELECT * FROM ({query}) WHERE {told}"
         empty = self._missing_columns
         return query if empty is None else _with_all(query, empty, self._variable(_EMPTY))
@@ -184,10 +187,12 @@ class ResolvedName(NamedTuple):
 
     def _joined(self, rows: RowSource) -> JoinedScan | None:
         """Return the scan of rows that may be joined with others; None where the text tells not."""
-        if self.uses is None or self.context is None or not may_join(self.statement):
+        if self.uses is None or self.context is None:
+            return None
+        if not (self.told or may_join(self.statement)):
             return None
         is_binary = not self.context.settings.collation()
-        return JoinedScan(self.context.use, self.uses.query, rows, is_binary, self.outside)
+        return JoinedScan(self.context.use, self.uses.query, rows, is_binary, self.told)
 
     def _is_alone(self) -> bool:
         """Whether the statement reads this table only, and columns outside of WHERE."""

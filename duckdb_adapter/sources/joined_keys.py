@@ -23,6 +23,7 @@ from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.sources.found_keys import FoundKeys, are_comparable
 from duckdb_adapter.sources.outside_keys import OutsideKeys
 from duckdb_adapter.sources.rows import RowSource, has_lengths
+from duckdb_adapter.sources.told_bounds import FoundBound, ToldBound
 from lancefs.datafile.arrays import is_text
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import evaluate_filter
@@ -45,7 +46,7 @@ class JoinedScan:
         query: The statement.
         rows: What DuckDB scans.
         compares_bytes: Whether DuckDB compares strings by their bytes.
-        outside: The keys that DuckDB tells of what is no Lance table.
+        told: What DuckDB tells of values of columns before the scan begins.
     """
 
     def __init__(
@@ -54,13 +55,13 @@ class JoinedScan:
         query: TableQuery,
         rows: RowSource,
         compares_bytes: bool,
-        outside: Sequence[OutsideKeys],
+        told: Sequence[OutsideKeys | ToldBound],
     ) -> None:
         self.query = query
         self._use = use
         self._rows = rows
         self._compares_bytes = compares_bytes
-        self._outside = outside
+        self._told = told
         self._opened = 0
         # By their columns, once all rows were read.
         self._found: Mapping[str, FoundKeys] | None = None
@@ -102,16 +103,16 @@ class JoinedScan:
         self._use.mark_read()
         if self._opened > 1 or not self.is_long:
             return []
-        found = [
+        found: list[tuple[str, FoundKeys | FoundBound]] = [
             (ours, other._found[their])
             for other in self._others()
             if other._found is not None and other._opened == 1
             for ours, their in self.columns_in(other)
             if their in other._found
         ]
-        for keys in self._outside if self._is_sole else ():
-            if keys.found is not None and are_comparable(self._kind(keys.column), keys.found.kind):
-                found.append((keys.column, keys.found))
+        for told in self._told if self._is_sole else ():
+            if told.found is not None and are_comparable(self._kind(told.column), told.found.kind):
+                found.append((told.column, told.found))
         return [one for ours, keys in found for one in self._worthwhile(keys, ours, names)]
 
     def noting(
@@ -162,12 +163,12 @@ class JoinedScan:
         )
 
     def _worthwhile(
-        self, found: FoundKeys, column: str, names: Sequence[str]
+        self, found: FoundKeys | FoundBound, column: str, names: Sequence[str]
     ) -> list[pc.Expression]:
         """Return conditions that leave out many rows, as far as a sample tells.
 
         Args:
-            found: The keys.
+            found: The keys, or times.
             column: The column that they are looked for in.
             names: The columns that are read.
         """
