@@ -59,8 +59,13 @@ def zoned_bounds(query: TableQuery) -> list[ZonedBound]:
     Args:
         query: The statement with the table.
     """
-    moments = {field.name for field in query.schema if _is_moment(field.type)}
-    if not (moments and query.columns and _MAY_HAVE_ZONES.search(query.text)):
+    tested = query.text.lower().partition("where")[2]
+    moments = {
+        field.name
+        for field in query.schema
+        if _is_moment(field.type) and field.name.lower() in tested
+    }
+    if not (moments and query.columns and _MAY_HAVE_ZONES.search(tested)):
         return []
     read = query.table_read
     where = None if read is None else read.select.get("where_clause")
