@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
-from lancefs.datafile.buffers import Ints, UInts
 from lancefs.index import bitmap, bloomfilter, btree, labels, ngram, zonemap
 from lancefs.index.files import IndexReader
-from lancefs.index.predicates import ColumnTest
 from lancefs.index.segments import IndexSegment
 from lancefs.storage import SMALL, TAIL, File, holding_tails
 from lancefs.storage.budget_cache import BudgetCache
@@ -29,31 +27,16 @@ class HasCost(Protocol):
         ...
 
 
-class OpenSegment(HasCost, Protocol):
-    """A segment that answers tests of its column."""
-
-    def is_exact_for(self, test: ColumnTest) -> bool:
-        """Whether all rows that it finds for a test pass; otherwise they may pass."""
-        ...
-
-    @property
-    def entries(self) -> int | None:
-        """Number of rows that it holds; None where that is not known."""
-        ...
-
-    def pages_for(self, test: ColumnTest) -> Ints | None:
-        """Return the pages, or bitmaps, to read for a test; None where it cannot be answered."""
-        ...
-
-    def rows_in(self, pages: Ints) -> int:
-        """Return how many rows pages or bitmaps have, about."""
-        ...
-
-    def find(self, pages: Ints, test: ColumnTest, most: int) -> UInts | None:
-        """Return the numbers of the rows that pass a test; None for more than `most`."""
-        ...
-
-
+# A segment that answers tests of its column: `pages_for` says which pages, zones or bitmaps are
+# read for a test, `rows_in` how many rows these have, and `find` names the rows that pass.
+OpenSegment: TypeAlias = (
+    btree.BTree
+    | bitmap.Bitmap
+    | bloomfilter.BloomFilter
+    | labels.LabelList
+    | ngram.NGram
+    | zonemap.ZoneMap
+)
 # The open segment with its files, whose filesystem no other one can be mistaken for while it lives.
 _OPENED: BudgetCache[tuple[object, ...], tuple[OpenSegment, list[File]]] = BudgetCache(_BUDGET)
 

@@ -7,33 +7,23 @@ filters are tested on the dictionaries of strings and of fixed-width values of w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
-from typing import Protocol
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from lancefs.datafile.arrays import has_offsets
-from lancefs.datafile.column_facts import ColumnFacts, cached_fact
+from lancefs.datafile.column_facts import cached_fact
 from lancefs.datafile.data_file import FieldReader
 from lancefs.datafile.fields import Field
 from lancefs.datafile.logical_types import EXTENSION_NAME, leaf_type
 from lancefs.datafile.masks import is_of_bytes
 from lancefs.errors import CorruptFile, UnsupportedFeature
-from lancefs.storage import File, Reads, run
+from lancefs.storage import Reads, run
 from lancefs.table.fragments import DataFile, Fragment
 
-
-class OpenFragment(Protocol):
-    """A fragment whose data files can be opened, such as a `FragmentReader`."""
-
-    fragment: Fragment
-
-    @property
-    def facts(self) -> ColumnFacts:
-        """Facts about columns, cached."""
-
-    def open_file(self, data_file: DataFile) -> tuple[File, FieldReader]:
-        """Return a data file of the fragment and its reader."""
+if TYPE_CHECKING:
+    from lancefs.table.fragment_reader import FragmentReader
 
 
 def is_encodable(field: Field) -> bool:
@@ -51,7 +41,7 @@ def text_field(field: Field) -> Field:
     return field.children[0] if field.children else field
 
 
-def fields_with_dictionaries(reader: OpenFragment, fields: Sequence[Field]) -> frozenset[int]:
+def fields_with_dictionaries(reader: FragmentReader, fields: Sequence[Field]) -> frozenset[int]:
     """Return the ids of the fields whose pages all have dictionaries, or strings of a byte each.
 
     Args:
@@ -61,14 +51,14 @@ def fields_with_dictionaries(reader: OpenFragment, fields: Sequence[Field]) -> f
     Raises:
         LanceError: The metadata of the columns cannot be read.
     """
+    return cached_fact(
+        reader.facts.with_dictionaries,
+        fields,
+        lambda: dictionary_columns(reader, fields, flags=True),
+    )
 
-    def find() -> frozenset[int]:
-        return frozenset([field.id for field in dictionary_columns(reader, fields, flags=True)])
 
-    return cached_fact(reader.facts.with_dictionaries, fields, find)
-
-
-def zipped_fields(reader: OpenFragment, fields: Sequence[Field]) -> frozenset[int]:
+def zipped_fields(reader: FragmentReader, fields: Sequence[Field]) -> frozenset[int]:
     """Return the ids of the fields of strings in full-zip pages, where rows are found one by one.
 
     Args:
@@ -78,17 +68,23 @@ def zipped_fields(reader: OpenFragment, fields: Sequence[Field]) -> frozenset[in
     Raises:
         LanceError: The metadata of the columns cannot be read.
     """
+    from lancefs.datafile.v2_1.column_kinds import with_zipped_pages
 
-    def find() -> frozenset[int]:
-        return frozenset([field.id for field in _zipped_columns(reader, fields)])
-
-    return cached_fact(reader.facts.zipped, fields, find)
+    texts = (
+        field
+        for field in fields
+        if field.id >= 0 and not (field.children or field.is_blob or field.is_outline)
+        if has_offsets(field.storage_type)
+    )
+    return cached_fact(
+        reader.facts.zipped, fields, lambda: _found_in_files(reader, texts, with_zipped_pages)
+    )
 
 
 def dictionary_columns(
-    reader: OpenFragment, fields: Sequence[Field], flags: bool = False
-) -> list[Field]:
-    """Return the columns whose pages all have small dictionaries in a fragment.
+    reader: FragmentReader, fields: Sequence[Field], flags: bool = False
+) -> frozenset[int]:
+    """Return the ids of the columns whose pages all have small dictionaries in a fragment.
 
     Reads the metadata of the columns, no values.
 
@@ -102,41 +98,25 @@ def dictionary_columns(
     """
     from lancefs.datafile.v2_1.column_kinds import with_dictionaries
 
-    def find(field_reader: FieldReader, file_fields: Sequence[Field]) -> Reads[list[Field]]:
-        return with_dictionaries(field_reader, file_fields, flags)
-
-    return _found_in_files(reader, fields, filter(_is_plain, fields), find)
-
-
-def _zipped_columns(reader: OpenFragment, fields: Sequence[Field]) -> list[Field]:
-    from lancefs.datafile.v2_1.column_kinds import with_zipped_pages
-
-    texts = [
-        field
-        for field in fields
-        if field.id >= 0 and not (field.children or field.is_blob or field.is_outline)
-        if has_offsets(field.storage_type)
-    ]
-    return _found_in_files(reader, fields, texts, with_zipped_pages)
+    find = partial(with_dictionaries, flags=flags)
+    return _found_in_files(reader, filter(_is_plain, fields), find)
 
 
 def _found_in_files(
-    reader: OpenFragment,
-    fields: Sequence[Field],
-    some: Iterable[Field],
+    reader: FragmentReader,
+    fields: Iterable[Field],
     find: Callable[[FieldReader, Sequence[Field]], Reads[list[Field]]],
-) -> list[Field]:
-    """Return those of some columns that one file of the fragment holds, and that are found there.
+) -> frozenset[int]:
+    """Return the ids of those columns that one file of a fragment holds, and that are found there.
 
     Args:
         reader: The fragment.
-        fields: Columns of the table, in the order of the result.
-        some: Those of them that are looked for.
+        fields: The columns that are looked for.
         find: Finds columns in a file.
     """
     by_file: dict[DataFile, list[Field]] = {}
     holders = _holders(reader.fragment)
-    for field in some:
+    for field in fields:
         files = holders.get(field.id, ())
         if len(files) == 1 and not files[0].is_legacy:
             by_file.setdefault(files[0], []).append(field)
@@ -144,8 +124,7 @@ def _found_in_files(
     for data_file, file_fields in by_file.items():
         file, field_reader = reader.open_file(data_file)
         reads.append((file, find(field_reader, file_fields)))
-    found = {field.id for file_fields in run(reads) for field in file_fields}
-    return [field for field in fields if field.id in found]
+    return frozenset(field.id for file_fields in run(reads) for field in file_fields)
 
 
 def _holders(fragment: Fragment) -> dict[int, list[DataFile]]:

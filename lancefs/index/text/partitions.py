@@ -6,7 +6,7 @@ Format page: full-text index (`docs/src/format/index/scalar/fts.md`).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,9 @@ from lancefs.index.text.postings import Numbers32, PostingFormat, Postings, deco
 from lancefs.index.text.scoring import Scores, length_norms, rounded_lengths
 from lancefs.index.text.token_maps import ListedTokens, TokenMap, TransducerTokens
 from lancefs.storage.budget_cache import BudgetCache
+
+if TYPE_CHECKING:
+    from lancefs.index.text.listed_postings import ListedPostings
 
 # Bytes of postings, and of places of words, that a process keeps.
 _BUDGET = 128 * 1024 * 1024
@@ -81,42 +84,6 @@ class Documents(Protocol):
         ...
 
 
-class PostingsFile(Protocol):
-    """The file with the postings of a partition."""
-
-    @property
-    def url(self) -> str:
-        """URL of the file, for errors."""
-        ...
-
-    @property
-    def num_tokens(self) -> int:
-        """How many tokens it has postings of; their numbers are below."""
-        ...
-
-    @property
-    def has_positions(self) -> bool:
-        """Whether it has the positions of tokens in documents."""
-        ...
-
-    @property
-    def cost(self) -> int:
-        """Memory in bytes, about."""
-        ...
-
-    def read(self, numbers: Sequence[int]) -> list[Postings]:
-        """Read the postings of tokens in the same rounds of requests."""
-        ...
-
-    def read_positions(self, number: int, postings: Postings) -> WordPlaces:
-        """Read where a token is in each of its documents."""
-        ...
-
-    def read_both(self, numbers: Sequence[int]) -> list[tuple[Postings, WordPlaces]]:
-        """Read the postings of tokens, and where they are, in the same rounds of requests."""
-        ...
-
-
 class TextPartition:
     """One partition of a segment, open.
 
@@ -134,7 +101,7 @@ class TextPartition:
         row_numbers: UInts,
         lengths: Numbers32,
         tokens: TokenMap,
-        postings: PostingsFile,
+        postings: BlockPostings | ListedPostings,
         key: object,
         rounds_lengths: bool = False,
     ) -> None:

@@ -13,7 +13,7 @@ import heapq
 import struct
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Protocol
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,23 +40,6 @@ _PATH = 64
 
 # Tokens of a column that become Python objects at a time.
 _LISTED = 4096
-
-
-class TokenMap(Protocol):
-    """Numbers of tokens."""
-
-    @property
-    def cost(self) -> int:
-        """Memory in bytes, about."""
-        ...
-
-    def get(self, token: str) -> int | None:
-        """Return the number of a token; None if there is no such token."""
-        ...
-
-    def similar(self, word: FuzzyWord, most: int) -> list[str]:
-        """Return the tokens that are like a word, at most so many: the first ones in order."""
-        ...
 
 
 class ListedTokens:
@@ -324,6 +307,10 @@ class TransducerTokens:
 
     def _number(self, start: int, width: int) -> int:
         return int.from_bytes(self._slice(start, width), "little") if width else 0
+
+
+# A map from tokens to their numbers.
+TokenMap: TypeAlias = ListedTokens | TransducerTokens
 
 
 def _character_size(first: int) -> int:

@@ -8,7 +8,7 @@ Format page: vector indices (`docs/src/format/index/vector/index.md`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -22,28 +22,6 @@ Codes: TypeAlias = Any
 # Returns the distances of the vectors of a partition, a row for each of some queries, given its
 # centroid, its codes, and the positions of the queries.
 Compare: TypeAlias = Callable[[Vectors, Codes, Sequence[int]], Floats]
-
-
-class StoredVectors(Protocol):
-    """How an index stores vectors."""
-
-    @property
-    def columns(self) -> Sequence[str]:
-        """The columns that are read of a partition."""
-        ...
-
-    @property
-    def cost(self) -> int:
-        """Memory in bytes, about."""
-        ...
-
-    def codes(self, columns: Sequence[pa.Array]) -> Codes:
-        """Return what is compared of the vectors of a partition."""
-        ...
-
-    def comparing(self, queries: Vectors) -> Compare:
-        """Return what compares queries, one a row, with the vectors of partitions."""
-        ...
 
 
 def of_queries(rows: Vectors, some: Sequence[int]) -> Vectors:

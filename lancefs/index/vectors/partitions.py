@@ -9,13 +9,13 @@ Format page: vector indices (`docs/src/format/index/vector/index.md`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from lancefs.datafile.buffers import Ints, UInts
 from lancefs.errors import CorruptFile
-from lancefs.index.vectors.codes import Codes, StoredVectors
+from lancefs.index.vectors.codes import Codes
 from lancefs.index.vectors.distances import (
     Floats,
     Metric,
@@ -25,6 +25,10 @@ from lancefs.index.vectors.distances import (
     squared_lengths,
 )
 from lancefs.storage.budget_cache import BudgetCache
+
+if TYPE_CHECKING:
+    from lancefs.index.vectors.one_file import OneFile
+    from lancefs.index.vectors.two_files import TwoFiles
 
 # Bytes of partitions that a process keeps.
 _BUDGET = 128 * 1024 * 1024
@@ -53,44 +57,6 @@ class Partition(NamedTuple):
         return self.numbers.nbytes + int(self.codes.nbytes)
 
 
-class VectorContents(Protocol):
-    """What the files of a segment hold."""
-
-    @property
-    def kind(self) -> str:
-        """Kind of the index."""
-        ...
-
-    @property
-    def metric(self) -> Metric:
-        """How vectors are compared."""
-        ...
-
-    @property
-    def centroids(self) -> Vectors:
-        """The centroid of each partition."""
-        ...
-
-    @property
-    def lengths(self) -> Ints:
-        """How many vectors each partition has."""
-        ...
-
-    @property
-    def stored(self) -> StoredVectors:
-        """How vectors are stored."""
-        ...
-
-    @property
-    def row_bytes(self) -> float:
-        """Bytes of a vector and its row number, as they are stored."""
-        ...
-
-    def read(self, partitions: Sequence[int]) -> Iterator[Partition]:
-        """Yield partitions, which are read in the same rounds of requests."""
-        ...
-
-
 # By the segment and the number of the partition.
 _PARTITIONS: BudgetCache[tuple[object, int], Partition] = BudgetCache(_BUDGET)
 
@@ -106,7 +72,7 @@ class VectorPartitions:
         CorruptFile: The files do not fit to each other.
     """
 
-    def __init__(self, contents: VectorContents, key: object) -> None:
+    def __init__(self, contents: OneFile | TwoFiles, key: object) -> None:
         self._contents = contents
         self._key = key
         self.kind, self.metric = contents.kind, contents.metric

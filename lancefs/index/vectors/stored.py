@@ -6,6 +6,7 @@ Format page: vector indices (`docs/src/format/index/vector/index.md`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,6 @@ from lancefs.index.files import IndexReader
 from lancefs.index.vectors.codes import (
     Codes,
     Compare,
-    StoredVectors,
     matrix_of_lists,
     of_queries,
 )
@@ -252,6 +252,8 @@ def product_codes(file: IndexReader, metric: Metric, dimension: int) -> ProductC
         return ProductCodes(codebook, parts, metric, metadata.get("transposed") is True)
 
 
+# Each reads the `columns` of a partition into its `codes`, and compares queries with these.
+StoredVectors: TypeAlias = WholeVectors | ScalarCodes | ProductCodes | RotatedCodes
 STORED: Mapping[str, Callable[[IndexReader, Metric, int], StoredVectors]] = {
     "FLAT": WholeVectors,
     "PQ": product_codes,

@@ -28,7 +28,7 @@ _ROW_ID = "_rowid"
 
 
 class TwoFiles:
-    """The contents of a segment of two files; see `VectorContents`.
+    """The contents of a segment of two files: `OneFile` has the same attributes.
 
     Args:
         index: The file `index.idx`.
