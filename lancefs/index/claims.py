@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import NamedTuple
 
-import numpy as np
-import pyarrow as pa
-
-from lancefs.datafile.buffers import Mask
-from lancefs.index.predicates import AllOf, AnyOf, ColumnTest, Predicate
+from lancefs.index.predicates import AllOf, AnyOf, Predicate
 from lancefs.index.segments import IndexSegment
 
 
@@ -41,18 +37,3 @@ def of_any(parts: Sequence[Sequence[IndexClaim]]) -> tuple[IndexClaim, ...]:
     predicate = AnyOf(tuple(AllOf(tuple(claim.predicate for claim in part)) for part in parts))
     segments = tuple(segment for claim in every for segment in claim.segments)
     return (IndexClaim(fragments, predicate, segments),) if fragments else ()
-
-
-def passing(predicate: Predicate, values_of: Callable[[int], pa.Array]) -> Mask:
-    """Return which rows pass a predicate.
-
-    Args:
-        predicate: The predicate, with at least one part where it has parts.
-        values_of: Returns the values of a column, by field id.
-    """
-    if isinstance(predicate, ColumnTest):
-        return predicate.passes(values_of(predicate.field_id))
-    masks = [passing(part, values_of) for part in predicate.parts]
-    is_all = isinstance(predicate, AllOf)
-    passed: Mask = (np.logical_and if is_all else np.logical_or).reduce(masks)
-    return passed

@@ -15,16 +15,24 @@ from lancefs.index.bitmap import Bitmap, RowTallies
 from lancefs.index.btree import BTree
 from lancefs.index.column_indices import BROKEN
 from lancefs.index.contents import Wanted
-from lancefs.index.exact_rows import TestedRows, count_live, rows_of_fragment
-from lancefs.index.id_sets import ids_named, ids_passing
 from lancefs.index.labels import LabelList
 from lancefs.index.lookup import MAX_ROWS, TableIndices
+from lancefs.index.named_sets import FragmentRows, ids_named, rows_of_values
 from lancefs.index.opened import OpenSegment
 from lancefs.index.plans import Plan, plan_with
-from lancefs.index.predicates import AllOf, ColumnTest, Predicate, UnfitTest, is_exact, tests_of
+from lancefs.index.predicates import (
+    AllOf,
+    ColumnTest,
+    Predicate,
+    UnfitTest,
+    evaluate,
+    is_exact,
+    tests_of,
+)
 from lancefs.index.row_sets import offsets_by_fragment
 from lancefs.index.segments import IndexSegment
 from lancefs.index.zonemap import ZoneMap
+from lancefs.table.bitmaps import bitmap_of, set_of_ids
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.row_metadata import OFFSET_BITS
 
@@ -225,15 +233,11 @@ class _Counting:
         with_deleted = set(segment.covered[~is_whole & (wanted > 0)].tolist())
         if not with_deleted:
             return rows
-        bitmaps = self._named_bitmaps(segment, opened, pages, with_deleted)
-        return rows + sum(
-            count_live(bitmap, self.reader_of(number).deleted) for number, bitmap in bitmaps
-        )
+        found = self._rows_of_values(segment, opened, pages, with_deleted)
+        return rows + sum(self._count_live(number, own) for number, own in found.items())
 
     def _count_set(self, segment: IndexSegment, rows: BitMap64) -> int:
         """Count those of some addresses that are live rows of fragments that a segment covers."""
-        from pyroaring import BitMap64
-
         if rows:
             self.indices.coverage.check_fragments(segment, [rows.max() >> OFFSET_BITS])
         physical, deleted = self._row_counts(segment)
@@ -248,7 +252,7 @@ class _Counting:
                 raise _beyond(segment, number, behind, length)
             if own and gone:
                 addresses = self.reader_of(number).deleted.astype(np.uint64) + np.uint64(base)
-                own -= rows.intersection_cardinality(BitMap64(addresses))
+                own -= rows.intersection_cardinality(set_of_ids(addresses))
             count += own
         return count
 
@@ -280,7 +284,7 @@ class _Counting:
         segments = [segment for plan in plans.values() for segment, _, _ in plan.segments]
         if all(segment.holds_row_ids for segment in segments):
             return self._count_ids(predicate, plans, covered[0])
-        found, left = dict[int, TestedRows](), set(covered[0])
+        found, left = dict[int, FragmentRows](), set(covered[0])
         parts = predicate.parts if isinstance(predicate, AllOf) else [predicate]
 
         def order(part: Predicate) -> tuple[bool, int]:  # only bitmaps are read by their fragments
@@ -290,21 +294,20 @@ class _Counting:
         for part in sorted(parts, key=order):
             there = set[int]()
             for test in tests_of(part):
-                rows = self._tested_rows(plans[id(test)], test, left)
+                rows = self._rows_of_test(plans[id(test)], test, left)
                 if rows is None:
                     return None
                 found[id(test)] = rows
-                there |= rows.fragments
+                there |= rows.keys()
             left &= there  # in other fragments no row passes all parts
             if not left:
                 break
-        count = 0
-        for number in left:
-            reader = self.reader_of(number)
-            passing = rows_of_fragment(
-                predicate, lambda test: found[id(test)], number, reader.physical_rows
-            )
-            count += count_live(passing, reader.deleted)
+        nothing = bitmap_of(range(0))
+
+        def passing(number: int) -> BitMap:
+            return evaluate(predicate, lambda test: found[id(test)].get(number, nothing))
+
+        count = sum(self._count_live(number, passing(number)) for number in left)
         return Count(count, covered[0])
 
     def _count_ids(
@@ -325,7 +328,7 @@ class _Counting:
                 if ids is None:
                     return None
                 found[id(test)] |= ids
-        return Count(len(ids_passing(predicate, lambda test: found[id(test)])), covered)
+        return Count(len(evaluate(predicate, lambda test: found[id(test)])), covered)
 
     def _is_scanned(self, predicate: Predicate, plans: Mapping[int, Plan]) -> bool:
         """Tell whether testing the rows of a part of a predicate is quicker than reading all."""
@@ -337,16 +340,18 @@ class _Counting:
             _FEW_TREE_ROWS, _TREE_ROWS_A_ROW * named
         )
 
-    def _tested_rows(self, plan: Plan, test: ColumnTest, among: Set[int]) -> TestedRows | None:
+    # Rows that segments name; a damaged one, or one that names a row that cannot be, is an error
+
+    def _rows_of_test(self, plan: Plan, test: ColumnTest, among: Set[int]) -> FragmentRows | None:
         """Return the rows of some fragments that pass a test; None if an index does not tell."""
-        found = TestedRows()
+        found: FragmentRows = {}
         for segment, opened, pages in plan.segments:
             wanted = among & set(segment.covered.tolist())
             if not wanted:
                 continue
             try:
                 if isinstance(opened, Bitmap) and self.indices.coverage.has_addresses(segment):
-                    found.add_bitmaps(self._named_bitmaps(segment, opened, pages, wanted))
+                    found |= self._rows_of_values(segment, opened, pages, wanted)
                     continue
                 offsets = self._named_offsets(segment, opened, test, pages)
             except BROKEN as error:
@@ -354,37 +359,29 @@ class _Counting:
                 return None
             if offsets is None:
                 return None
-            found.add_offsets(offsets)
+            found |= {number: bitmap_of(rows) for number, rows in offsets if number in wanted}
         return found
 
-    # Rows that segments name; a damaged one, or one that names a row that cannot be, is an error
+    def _rows_of_values(
+        self, segment: IndexSegment, opened: Bitmap, pages: Ints, among: Set[int]
+    ) -> FragmentRows:
+        """Return the rows that have some values, in some fragments of those that are covered."""
+        coverage, others = self.indices.coverage, opened.others(pages)
+        is_rest = len(others) < len(pages)  # each row has one value
+        rows = rows_of_values(coverage, segment, opened, others if is_rest else pages, among)
+        for number, own in rows.items():  # the manifest may not say how many rows a fragment has
+            length = self.reader_of(number).physical_rows
+            if own.max() >= length:
+                raise _beyond(segment, number, own.max(), length)
+        if not is_rest:
+            return rows
+        whole = {number: bitmap_of(range(self.reader_of(number).physical_rows)) for number in among}
+        return {n: every - rows[n] if n in rows else every for n, every in whole.items()}
 
-    def _named_bitmaps(
-        self, segment: IndexSegment, opened: Bitmap, pages: Ints, wanted: Set[int]
-    ) -> Iterator[tuple[int, BitMap]]:
-        """Yield the rows that have some values, in wanted fragments of those that are covered."""
-        others = opened.others(pages)
-        if len(others) >= len(pages):
-            yield from self._checked_bitmaps(segment, opened, pages, wanted)
-            return
-        from pyroaring import BitMap
-
-        excluded = TestedRows()  # each row has one value
-        excluded.add_bitmaps(self._checked_bitmaps(segment, opened, others, wanted))
-        for number in wanted:
-            rows = BitMap(range(self.reader_of(number).physical_rows))
-            yield number, rows - excluded.bitmap_of(number)
-
-    def _checked_bitmaps(
-        self, segment: IndexSegment, opened: Bitmap, pages: Ints, wanted: Set[int]
-    ) -> Iterator[tuple[int, BitMap]]:
-        """Yield the rows that a segment names in fragments that it covers, value by value."""
-        for one in opened.maps_of(pages):
-            self.indices.coverage.check_fragments(segment, one.fragments)
-            for fragment_id, bitmap in one.bitmaps(wanted):
-                if bitmap:
-                    _check_offset(segment, fragment_id, bitmap.max(), self.reader_of(fragment_id))
-                    yield fragment_id, bitmap
+    def _count_live(self, fragment_id: int, rows: BitMap) -> int:
+        """Return how many rows of a fragment are not deleted."""
+        deleted = bitmap_of(self.reader_of(fragment_id).deleted)
+        return len(rows) - rows.intersection_cardinality(deleted)
 
     def _named_offsets(
         self, segment: IndexSegment, opened: OpenSegment, test: ColumnTest, pages: Ints
@@ -401,14 +398,6 @@ def _is_of_missing(test: ColumnTest) -> bool:
     """Tell whether all missing values pass a test, and no others."""
     is_only = test.intervals is not None and not test.intervals
     return is_only and test.keeps_null and test.contents_suffice
-
-
-def _check_offset(
-    segment: IndexSegment, fragment_id: int, highest: int, reader: FragmentReader
-) -> None:
-    """Refuse a row that is not in its fragment."""
-    if highest >= reader.physical_rows:
-        raise _beyond(segment, fragment_id, highest, reader.physical_rows)
 
 
 def _beyond(segment: IndexSegment, fragment_id: int, highest: int, rows: int) -> CorruptFile:

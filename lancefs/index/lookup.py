@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from lancefs.index.bitmap import Bitmap
 from lancefs.index.btree import BTree
 from lancefs.index.claims import IndexClaim, of_any
 from lancefs.index.column_indices import BROKEN, ColumnIndices
-from lancefs.index.common_rows import bitmaps_of, common_rows, is_of_bitmaps
+from lancefs.index.named_sets import FragmentRows, common_addresses, rows_of_values
 from lancefs.index.opened import OpenSegment, open_segment
 from lancefs.index.plans import Plan, plan_with
 from lancefs.index.predicates import (
@@ -44,9 +44,6 @@ from lancefs.table.fragments import sum_known
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.per_version import per_version
 from lancefs.table.row_metadata import OFFSET_BITS
-
-if TYPE_CHECKING:
-    from pyroaring import BitMap
 
 logger = get_logger(__name__)
 
@@ -417,14 +414,14 @@ class _Query:
             (part, plan)
             for part in predicate.parts
             if isinstance(part, ColumnTest) and (plan := self._plan(part)) is not None
-            if plan.rows <= self._indices.max_read and is_of_bitmaps(plan, self._indices.coverage)
+            if plan.rows <= self._indices.max_read and self._is_of_bitmaps(plan)
         ]
         if len(planned) < 2 or len({plan.covered for _, plan in planned}) > 1:
             return None, predicate.parts
         found = self._indices.do_each(self._bitmaps_of, [plan for _, plan in planned])
         rows = [one for one in found if one is not None]
         most = self._indices.most(_PASSED_SHARE, _SMALL_ROWS)
-        addresses = common_rows(rows, most) if len(rows) == len(found) else None
+        addresses = common_addresses(rows, most) if len(rows) == len(found) else None
         if addresses is None:
             return None, predicate.parts
         claims = []
@@ -436,13 +433,21 @@ class _Query:
         left = [part for part in predicate.parts if all(part is not test for test, _ in planned)]
         return _NamedRows(of_addresses(addresses, covered), tuple(claims)), left
 
-    def _bitmaps_of(self, plan: Plan) -> dict[int, BitMap] | None:
+    def _is_of_bitmaps(self, plan: Plan) -> bool:
+        """Tell whether BITMAP segments that name rows by addresses answer a test."""
+        return plan.covers_once and all(
+            isinstance(opened, Bitmap) and self._indices.coverage.has_addresses(segment)
+            for segment, opened, _ in plan.segments
+        )
+
+    def _bitmaps_of(self, plan: Plan) -> FragmentRows | None:
         """Return the rows that pass a test, by fragments; None if a segment cannot be read."""
-        rows: dict[int, BitMap] = {}
+        rows: FragmentRows = {}
         for segment, opened, pages in plan.segments:
             assert isinstance(opened, Bitmap)
+            covered = set(segment.covered.tolist())
             try:
-                rows.update(bitmaps_of(self._indices.coverage, segment, opened, pages))
+                rows |= rows_of_values(self._indices.coverage, segment, opened, pages, covered)
             except BROKEN as error:
                 self._indices.give_up(segment, error)
                 return None

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, TypeAlias
+from operator import and_, or_
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,8 @@ import pyarrow as pa
 from lancefs.datafile.buffers import Mask
 from lancefs.datafile.logical_types import is_list
 from lancefs.index.contents import Wanted, every, some
+
+T = TypeVar("T")
 
 # The lowest and the highest sort key (see `sort_keys`) of an interval, both included; None for an
 # open end.
@@ -119,6 +122,19 @@ def tests_of(predicate: Predicate) -> Iterator[ColumnTest]:
     else:
         for part in predicate.parts:
             yield from tests_of(part)
+
+
+def evaluate(predicate: Predicate, of_test: Callable[[ColumnTest], T]) -> T:
+    """Return which rows pass a predicate.
+
+    Args:
+        predicate: The predicate, with at least one part where it has parts.
+        of_test: Returns the rows that pass a test: a mask, or a set that has `&` and `|`.
+    """
+    if isinstance(predicate, ColumnTest):
+        return of_test(predicate)
+    join: Callable[[Any, Any], T] = and_ if isinstance(predicate, AllOf) else or_
+    return reduce(join, (evaluate(part, of_test) for part in predicate.parts))
 
 
 def is_of_values(test: ColumnTest) -> bool:

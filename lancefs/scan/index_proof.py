@@ -62,19 +62,18 @@ def check_claims(
     Raises:
         WrongIndex: A row does not pass.
     """
-    from lancefs.index.claims import passing
-    from lancefs.index.predicates import UnfitTest
+    from lancefs.index.predicates import ColumnTest, UnfitTest, evaluate
 
     rejected = to_arrow(FixedWidth(1, ~passed), pa.bool_(), None)
 
-    def rejected_values(field_id: int) -> pa.Array:
-        column = columns[field_id]
+    def passing(test: ColumnTest) -> Mask:
+        column = columns[test.field_id]
         values = spelled_out(column) if pa.types.is_dictionary(column.type) else column
-        return values.filter(rejected)
+        return test.passes(values.filter(rejected))
 
     for claim in claims:
         with suppress(UnfitTest):  # for a row that another part of the filter rejected
-            if not np.all(passing(claim.predicate, rejected_values)):
+            if not np.all(evaluate(claim.predicate, passing)):
                 raise WrongIndex(claim, fragment_id)
 
 
