@@ -14,12 +14,15 @@ from filter_rows import ROWS, N
 
 import lancefs
 from lancefs.errors import ColumnNotFound, InvalidFilter
+from lancefs.index.predicates import intervals_of
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.conditions import Condition
-from lancefs.scan.expressions import columns_of, evaluate, values_of
+from lancefs.scan.expressions import columns_of, evaluate
+from lancefs.scan.index_predicates import index_predicate
 from lancefs.scan.row_functions import remainder
 from lancefs.scan.sql_filter import parse_filter
 from lancefs.scan.sql_literals import unit_bounds
+from lancefs.table.row_metadata import ROW_ID
 
 
 @pytest.fixture(scope="module")
@@ -495,7 +498,10 @@ def test_row_ids_are_found_without_a_scan(table: LanceDataset) -> None:
         ("_rowid = 3 or _rowid = 5", [(3, 3), (5, 5)]),
         ("_rowid > 2.5 and _rowid <= 4", [(3, 4)]),
     ):
-        assert values_of(parse_filter(text, table.manifest.fields), "_rowid") == intervals
+        condition = Condition(parse_filter(text, table.manifest.fields))
+        predicate = index_predicate(condition, {"_rowid": ROW_ID})
+        assert predicate is not None
+        assert intervals_of(predicate, ROW_ID.id) == intervals
 
 
 def test_the_expression_reads_only_the_columns_that_the_text_names(table: LanceDataset) -> None:

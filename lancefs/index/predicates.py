@@ -228,6 +228,22 @@ def _common(left: Sequence[KeyInterval], right: Sequence[KeyInterval]) -> Sequen
     return [one for one in clipped if None in one or one[0] <= one[1]]
 
 
+def intervals_of(predicate: Predicate, field_id: int) -> Sequence[KeyInterval] | None:
+    """Return intervals that hold all values of a column in rows that pass; None for any values.
+
+    Args:
+        predicate: The predicate.
+        field_id: The column.
+    """
+    if isinstance(predicate, ColumnTest):
+        return predicate.intervals if predicate.field_id == field_id else None
+    parts = [intervals_of(part, field_id) for part in predicate.parts]
+    known = [part for part in parts if part is not None]
+    if isinstance(predicate, AllOf):
+        return reduce(_common, known) if known else None
+    return [one for part in known for one in part] if len(known) == len(parts) else None
+
+
 def _higher(left: Any, right: Any) -> Any:
     """Return the higher one of two lower ends: NaN is above all numbers, None below them."""
     if left is None or right is None:

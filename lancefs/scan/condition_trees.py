@@ -13,9 +13,9 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 from lancefs.scan.expressions import (
     AND,
     DEEPEST,
-    ColumnCondition,
     Comparison,
     ExpressionNode,
+    Membership,
     as_test,
     chain_terms,
     is_null_test,
@@ -56,9 +56,19 @@ class TextMatch(NamedTuple):
             return literal_start(self.pattern)
         return self.pattern if self.function == "starts_with" else ""
 
+    @property
+    def part(self) -> str | None:
+        """The text that these texts hold, if nothing else is asked of them."""
+        if self.ignore_case or self.in_lower_case:
+            return None
+        if self.function != "match_like":
+            return self.pattern if self.function == "match_substring" else None
+        text = self.pattern[1:-1]
+        return text if self.pattern == f"%{text}%" and not _WILDCARD.search(text) else None
+
 
 # What is true or false for each value, and unknown for a missing one; `is_valid` is false for it.
-SingleCondition: TypeAlias = ColumnCondition | TextMatch
+SingleCondition: TypeAlias = Comparison | Membership | TextMatch
 
 
 class Negation(NamedTuple, Generic[T]):

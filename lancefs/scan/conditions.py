@@ -40,7 +40,7 @@ from lancefs.scan.condition_trees import (
     conditions_of,
     text_match,
 )
-from lancefs.scan.expressions import Comparison, ExpressionNode, Membership, TextPart
+from lancefs.scan.expressions import Comparison, ExpressionNode, Membership
 from lancefs.scan.intervals import (
     Interval,
     TextInterval,
@@ -384,11 +384,9 @@ def _is_unique(column: str, schema: pa.Schema) -> bool:
     return len(schema.get_all_field_indices(column)) == 1
 
 
-def _has_type(test: Comparison | Membership | TextPart, data_type: pa.DataType) -> bool:
+def _has_type(test: Comparison | Membership, data_type: pa.DataType) -> bool:
     if isinstance(test, Membership):
         return bool(test.values.type == data_type)
-    if isinstance(test, TextPart):
-        return bool(pa.types.is_string(data_type))
     return test.value is None or (test.value.type == data_type and test.value.is_valid)
 
 
@@ -456,11 +454,11 @@ def _look_up(array: pa.DictionaryArray, passed: Mask) -> Mask:
 
 def _compare(array: pa.Array, test: SingleCondition) -> Mask:
     """Return a mask of the values for which a condition is true, by functions of Arrow."""
-    if isinstance(test, TextPart):
-        return _hold(array, test.text.encode())
     if isinstance(test, Membership):
         return _among(array, test)
     if isinstance(test, TextMatch):
+        if test.part is not None:
+            return _hold(array, test.part.encode())
         if test.in_lower_case and test.function in _HOLDING and test.pattern.isascii():
             return _match_in_lower_case(array, test)
         found = _match(array, test)

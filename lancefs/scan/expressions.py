@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,9 +19,6 @@ from lancefs.forks import cached_property
 from lancefs.scan import half_floats
 from lancefs.scan.pickled_expressions import read_steps
 
-# Closed intervals of integers.
-Intervals: TypeAlias = list[tuple[int, int]]
-
 # The comparison that remains when the sides are exchanged.
 _MIRRORED = {
     "equal": "equal",
@@ -31,7 +28,6 @@ _MIRRORED = {
     "greater_equal": "less_equal",
 }
 AND, OR = ("and_kleene", "and"), ("or_kleene", "or")
-_LOWEST, _HIGHEST = -(2**63), 2**64 - 1
 # Number of analysed expressions that are cached, and bytes of the largest of them: a read asks
 # several times for the names in its filter and for its tree.
 _EXPRESSIONS, _SHORT = 64, 8 * 1024
@@ -145,23 +141,6 @@ def _path(steps: Iterator[tuple[str, str]], length: int) -> tuple[str, ...]:
     return tuple(name for _, name in islice(steps, length))
 
 
-def values_of(expression: pc.Expression, name: str) -> Intervals | None:
-    """Return the integers that a column may hold where a filter is true.
-
-    Comparisons with literals and `isin` limit the column, also below AND and OR.
-
-    Args:
-        expression: The filter.
-        name: A column of integers.
-
-    Returns:
-        Intervals that hold all such values, and perhaps others; None if the filter sets no limit
-        that can be derived.
-    """
-    root = as_tree(expression)
-    return None if root is None else _values(root, name)
-
-
 class Comparison(NamedTuple):
     """A column compared with a literal.
 
@@ -192,22 +171,6 @@ class Membership:
     def texts(self) -> TextSet:
         """The literals, which are strings, as kernels look strings up in them."""
         return TextSet(*strings_of(self.values))
-
-
-class TextPart(NamedTuple):
-    """A column whose strings hold a text.
-
-    Attributes:
-        column: The name of the column.
-        text: The text.
-    """
-
-    column: str
-    text: str
-
-
-# A condition on one column.
-ColumnCondition: TypeAlias = Comparison | Membership | TextPart
 
 
 def bytes_of(expression: pc.Expression) -> bytes:
@@ -241,25 +204,9 @@ def to_text(expression: pc.Expression) -> str:
         return f"of {', '.join(sorted(names_in(expression) or ())) or 'columns'}"
 
 
-def as_test(node: ExpressionNode) -> ColumnCondition | None:
+def as_test(node: ExpressionNode) -> Comparison | Membership | None:
     """Return a call as a test of a column; None for any other call."""
-    return as_comparison(node) or as_membership(node) or as_text_part(node)
-
-
-def as_text_part(node: ExpressionNode) -> TextPart | None:
-    """Return a call as a test whether strings hold a text; None for any other call."""
-    if node.function not in ("match_substring", "match_like"):
-        return None
-    if node.arguments[0].kind != "field" or node.value is None or node.value["ignore_case"].as_py():
-        return None
-    text = pattern_of(node)
-    if text is None:
-        return None
-    if node.name == "match_like":
-        pattern, text = text, text[1:-1]
-        if pattern != f"%{text}%" or any(special in text for special in "%_\\"):
-            return None
-    return TextPart(node.arguments[0].name, text)
+    return as_comparison(node) or as_membership(node)
 
 
 def pattern_of(node: ExpressionNode) -> str | None:
@@ -448,28 +395,6 @@ def is_null_test(node: ExpressionNode) -> bool:
     return not node.value["nan_is_null"].as_py()
 
 
-def _values(node: ExpressionNode, name: str, depth: int = 0) -> Intervals | None:
-    if node.kind != "call" or depth > DEEPEST:
-        return None
-    for functions in (AND, OR):
-        if node.name not in functions:
-            continue
-        terms = [_values(term, name, depth + 1) for term in chain_terms(node, functions)]
-        known = [term for term in terms if term is not None]
-        if functions is AND:
-            return _intersect(known)
-        union = [interval for term in known for interval in term]
-        return union if len(known) == len(terms) else None
-    if node.name == "is_in" and node.arguments[0] == ExpressionNode("field", name) and node.value:
-        values = node.value["value_set"].as_py()
-        intervals = [(value, value) for value in values if value is not None]
-        return intervals if _are_integers(values) else None
-    comparison = as_comparison(node)
-    if comparison is None or comparison.column != name or comparison.value is None:
-        return None
-    return _integers_allowed(comparison.operator, comparison.value)
-
-
 def as_comparison(node: ExpressionNode) -> Comparison | None:
     """Return a call as a comparison of a column with a literal; None for any other call."""
     kinds = [argument.kind for argument in node.arguments]
@@ -481,32 +406,3 @@ def as_comparison(node: ExpressionNode) -> Comparison | None:
     if left.kind == "field":
         return Comparison(left.name, node.name, right.value)
     return Comparison(right.name, _MIRRORED[node.name], left.value)
-
-
-def _integers_allowed(operator: str, literal: pa.Scalar) -> Intervals | None:
-    """Return the integers that compare with a literal; None if the literal is no integer."""
-    value = literal.as_py()
-    if value is None:
-        return []
-    if not _are_integers([value]):
-        return None
-    low = value + (operator == "greater") if operator.startswith("greater") else _LOWEST
-    high = value - (operator == "less") if operator.startswith("less") else _HIGHEST
-    return [(value, value)] if operator == "equal" else [(low, high)] if low <= high else []
-
-
-def _intersect(sides: list[Intervals]) -> Intervals | None:
-    """Intersect the intervals of several conditions.
-
-    The result is exact for conditions of a single interval; of the others, the one with the fewest
-    values is returned.
-    """
-    single = [side[0] for side in sides if len(side) == 1]
-    if single:
-        low, high = max(low for low, _ in single), min(high for _, high in single)
-        sides = [side for side in sides if len(side) != 1] + [[(low, high)] if low <= high else []]
-    return min(sides, key=lambda side: sum(high - low + 1 for low, high in side), default=None)
-
-
-def _are_integers(values: list[object]) -> bool:
-    return all(value is None or type(value) is int for value in values)

@@ -60,7 +60,8 @@ def index_predicate(condition: Condition, fields: Mapping[str, Field]) -> Predic
 
     Args:
         condition: The filter.
-        fields: The columns that it reads, by name; members of structs by their paths.
+        fields: The columns that it reads and that have indices, by name; members of structs by
+            their paths; or the row ids, or addresses, which limit its rows as indices do.
     """
     root = condition.tree
     found = None if root is None else _predicate(root, fields, False, 0)
@@ -101,7 +102,7 @@ def _test(node: ExpressionNode, fields: Mapping[str, Field], is_negated: bool) -
     """Return a part of a filter as a test of a column; None for any other part."""
     column = _column_of(node)
     field = None if column is None else fields.get(column.name)
-    if field is None or field.id < 0 or field.shown_type is None:
+    if field is None or field.shown_type is None:
         return None
     data_type = field.to_arrow().type
     if field.children and not any(is_kind(data_type) for is_kind in _LISTS):

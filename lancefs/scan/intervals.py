@@ -265,9 +265,7 @@ def text_interval_of(test: SingleCondition, data_type: pa.DataType) -> TextInter
         start = test.start.encode()[:KEY_BYTES]
         high = start.ljust(KEY_BYTES, b"\xff")
         return TextInterval(test.column, text_key(test.start), high) if start else None
-    if not isinstance(test, Comparison) or test.value is None or not test.value.is_valid:
-        return None
-    if not is_text(test.value.type):
+    if test.value is None or not test.value.is_valid or not is_text(test.value.type):
         return None
     key = text_key(test.value.as_py())
     match test.operator:

@@ -22,6 +22,7 @@ from lancefs.scan.expressions import ExpressionNode
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.members import outermost
 from lancefs.table.open_version import OpenVersion
+from lancefs.table.row_metadata import is_row_metadata
 
 if TYPE_CHECKING:
     from lancefs.index.predicates import Predicate
@@ -51,7 +52,8 @@ class ParsedFilter:
         """What indices can be asked for the filter; None where they cannot limit its rows."""
         from lancefs.scan.index_predicates import index_predicate
 
-        return index_predicate(self.condition, {field.name: field for field in self.fields})
+        stored = {field.name: field for field in self.fields if not is_row_metadata(field)}
+        return index_predicate(self.condition, stored)
 
 
 def parsed_filter(filters: Sequence[pc.Expression | str], version: OpenVersion) -> ParsedFilter:

@@ -302,7 +302,8 @@ class ScanPlan:
 
     def _named_rows(self, condition: Condition) -> Mapping[int, Sequence[RowRange]] | None:
         """Return the ranges of the rows whose ids or addresses a filter names; None for all."""
-        from lancefs.scan import expressions
+        from lancefs.index.predicates import intervals_of
+        from lancefs.scan.index_predicates import index_predicate
 
         request = self._request
         filter_ids = {field.id for field in request.filter_fields}
@@ -311,7 +312,8 @@ class ScanPlan:
             (ROW_ADDRESS, request.index.ranges_of_addresses),
         ):
             if row_field.id in filter_ids:
-                values = expressions.values_of(condition.expression, row_field.name)
+                predicate = index_predicate(condition, {row_field.name: row_field})
+                values = None if predicate is None else intervals_of(predicate, row_field.id)
                 if values is not None:
                     return find(values)
         return None
