@@ -22,7 +22,7 @@ from lancefs.datafile.buffers import Ints, Mask, UInts, to_arrow_numbers
 from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.row_ranges import RowRange, as_ranges, between, rows_of
 from lancefs.index.files import IndexReader
-from lancefs.index.predicates import ColumnTest, KeyInterval
+from lancefs.index.predicates import ColumnTest
 from lancefs.index.sort_keys import SortKeys, as_keys, has_keys, is_boxed, sort_keys
 from lancefs.storage.budget_cache import BudgetCache
 
@@ -250,51 +250,13 @@ class BTree:
 
     def _find_in(self, spans: list[Ints], test: ColumnTest) -> UInts:
         """Return the numbers of the rows that pass in some pages."""
-        pages = self._pages_in(spans)
-        passing = None if len(pages) == 1 else self._find_page_by_page(pages, test)
-        if passing is not None:
-            return passing
-        values, ids, keys = self._join_pages(pages)
+        values, ids, keys = self._join_pages(self._pages_in(spans))
         likely = self._within_intervals(values, keys, test)
-        if likely is None:
-            numbers: UInts = ids[test.passes(values)]
-            return numbers
         if isinstance(likely, slice):
-            some: UInts = ids[likely][test.passes(values[likely])]
-            return some
-        passed = test.passes(values.take(to_arrow_numbers(likely)))
-        found: UInts = ids[likely[passed]]
-        return found
-
-    def _find_page_by_page(self, pages: Sequence[_Rows], test: ColumnTest) -> UInts | None:
-        """Return what `_find_in` does, of pages that are not joined for it.
-
-        None where the intervals of the test overlap or are open, or keys take long to make.
-        """
-        bounds = None if test.keeps_null else _separate(test.intervals, pages[0].keys)
-        if bounds is None or any(one.keys is None or _begins_with_nan(one.keys) for one in pages):
-            return None
-        lows, highs = bounds
-        values, ids = [], [np.empty(0, np.uint64)]
-        for page in pages:
-            keys = page.keys
-            if keys is None or not len(keys):
-                continue
-            own = slice(
-                int(highs.searchsorted(keys[:1], "left")[0]),
-                int(lows.searchsorted(keys[-1:], "right")[0]),
-            )
-            starts = keys.searchsorted(lows[own], "left")
-            stops = keys.searchsorted(highs[own], "right")
-            filled = starts < stops
-            if not filled.any():
-                continue
-            likely = rows_of(between(starts[filled], stops[filled])) + page.values.null_count
-            values.append(page.values.take(to_arrow_numbers(likely)))
-            ids.append(page.ids[likely])
-        if not values:
-            return ids[0]
-        found: UInts = np.concatenate(ids)[test.passes(join_arrays(values, self.data_type))]
+            some = values[likely]
+        else:
+            some = values.take(to_arrow_numbers(likely))
+        found: UInts = ids[likely][test.passes(some)]
         return found
 
     def _pages_in(self, spans: list[Ints]) -> list[_Rows]:
@@ -390,13 +352,13 @@ class BTree:
 
     def _within_intervals(
         self, values: pa.Array, keys: SortKeys | None, test: ColumnTest
-    ) -> Ints | slice | None:
+    ) -> Ints | slice:
         """Return the positions of those ordered values that are in the intervals of a test.
 
-        None where Arrow tests all values quicker than their keys are made.
+        All positions where Arrow tests all values quicker than their keys are made.
         """
         if test.intervals is None or keys is None or _begins_with_nan(keys):
-            return None
+            return slice(None)
         missing = values.null_count
         if len(test.intervals) == 1 and not test.keeps_null:
             ((low, high),) = test.intervals
@@ -507,24 +469,6 @@ def _places(
     known = as_keys([bound for bound in bounds if bound is not None], keys.dtype)
     places[~is_open] = np.searchsorted(keys, known, side)
     return places
-
-
-def _separate(
-    intervals: Sequence[KeyInterval] | None, keys: SortKeys | None
-) -> tuple[SortKeys, SortKeys] | None:
-    """Return the ends of intervals in order; None where they overlap, or one is open.
-
-    Args:
-        intervals: The intervals; None where they are not known.
-        keys: Keys of the same type; None where they take long to make.
-    """
-    if not intervals or keys is None or any(None in one for one in intervals):
-        return None
-    lows, highs = (as_keys(ends, keys.dtype) for ends in zip(*intervals, strict=True))
-    order = np.argsort(lows)
-    lows, highs = lows[order], highs[order]
-    is_separate = (lows <= highs).all() and (highs[:-1] < lows[1:]).all()
-    return (lows, highs) if is_separate else None
 
 
 def _covered(starts: Ints, stops: Ints, length: int) -> Mask:
