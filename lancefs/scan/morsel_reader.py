@@ -33,6 +33,7 @@ from lancefs.scan.index_proof import check_claims
 from lancefs.scan.mapped_memory import Mapped
 from lancefs.scan.materialization import are_few_of_long, is_chosen_first, is_sparse_selection
 from lancefs.scan.morsels import DecodedMorsel, Morsel, decoded_bytes
+from lancefs.scan.named_rows import decode_passing
 from lancefs.scan.output_forms import OutputForms
 from lancefs.scan.pace import Pace
 from lancefs.scan.request import ScanRequest
@@ -119,11 +120,10 @@ class MorselReader:
         request, condition = self.request, self.request.filter
         if morsel.is_picked and condition is not None and not request.reads_blobs:
             offsets = morsel.picked_rows()
-            ranges = as_ranges(offsets)
             settings, tested = request.settings, request.filter_fields
-            are_rare = len(ranges) * settings.rows_per_range < morsel.rows
+            are_rare = len(as_ranges(offsets)) * settings.rows_per_range < morsel.rows
             if are_rare or are_few_of_long(morsel, tested, len(offsets), settings):
-                return self._decode_picked(morsel, condition, offsets, ranges, by_item)
+                return self._decode_picked(morsel, condition, offsets)
         mask = morsel.live_candidates()
         columns: dict[int, pa.Array] = {}
         size = 0
@@ -163,15 +163,8 @@ class MorselReader:
         others = [field for field in request.fields if field.id not in known]
         return are_few_of_long(morsel, others, rows, settings)
 
-    def _decode_picked(
-        self,
-        morsel: Morsel,
-        condition: Condition,
-        offsets: Ints,
-        ranges: RowRanges,
-        by_item: frozenset[int],
-    ) -> DecodedMorsel:
-        """Decode all columns of few candidates, which mostly pass, and keep those that do.
+    def _decode_picked(self, morsel: Morsel, condition: Condition, offsets: Ints) -> DecodedMorsel:
+        """Decode all columns of few candidates, and keep those that pass.
 
         The time does not depend on the number of rows between the candidates.
         """
@@ -179,18 +172,10 @@ class MorselReader:
         if not len(offsets):
             none = output_batch(request, morsel.fragment, empty_columns(request, {}), 0)
             return DecodedMorsel(morsel, none, mask, 0)
-        forms = request.forms.only_dictionaries().with_dictionaries(by_item)
-        columns = read_columns(request, morsel.fragment, request.all_fields(), ranges, forms)
-        tested = self._as_tested(columns, by_item)
-        passed = condition.evaluate(filter_batch(request, tested, len(offsets)))
-        if morsel.claims:
-            self._check_candidates(morsel, columns, passed)
-        size = decoded_bytes(columns)
-        if not passed.all():
-            columns, offsets = mask_columns(columns, passed), offsets[passed]
-        mask[offsets - morsel.start] = True
-        returned = self._look_up(self._only_returned(columns), by_item)
-        batch = output_batch(request, morsel.fragment, returned, len(offsets))
+        batch, passed, size = decode_passing(
+            request, morsel.fragment, condition, offsets, lambda _: morsel.claims
+        )
+        mask[offsets[passed] - morsel.start] = True
         return DecodedMorsel(morsel, batch, mask, size)
 
     def _apply_filter(

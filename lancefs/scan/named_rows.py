@@ -9,7 +9,7 @@ than to read a few rows. A scan reads such rows in one of these ways:
 - `narrowed`: more candidates, in zones of an index that lie apart: the columns of the filter are
   decoded and it is evaluated; `read_named` reads what passes, if that is little;
 - where candidates are too many for these, or their bytes, or the table is remote, they are cut into
-  morsels as all rows are (`morsel_reader`, which decodes few candidates of a morsel at once, too).
+  morsels as all rows are (`morsel_reader`, which calls `decode_passing` for few candidates, too).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from lancefs.datafile.arrays import batch_bytes
 from lancefs.datafile.blocks import RowRange
-from lancefs.datafile.buffers import TooLarge, limited
+from lancefs.datafile.buffers import Mask, TooLarge, limited
 from lancefs.datafile.row_ranges import as_ranges, count_rows, is_among, rows_of
 from lancefs.scan.decoded_columns import (
     filter_batch,
@@ -33,6 +33,7 @@ from lancefs.scan.decoded_columns import (
 )
 from lancefs.scan.index_proof import check_claims
 from lancefs.scan.mapped_memory import Mapped
+from lancefs.scan.morsels import decoded_bytes
 from lancefs.scan.output_forms import AS_VALUES
 from lancefs.scan.request import ScanRequest
 from lancefs.storage import counting
@@ -186,8 +187,12 @@ def read_named(
     batches, size = [], 0
     try:
         for source, offsets in runs_with(some, request.batch_rows) if len(some) > 1 else some:
-            batches.append(_read_passing(request, mapped, source, condition, offsets, claims_in))
-            size += 0 if most is None else batch_bytes(batches[-1])
+            with counting() as counters, limited(request.morsel_bytes), request.memory_budget():
+                batch, _, _ = decode_passing(request, source, condition, offsets, claims_in)
+            request.stats.add_morsel(source.fragment_ids, len(offsets), counters)
+            mapped.watch(source)
+            batches.append(batch)
+            size += 0 if most is None else batch_bytes(batch)
             if most is not None and size > most:
                 return None
     except TooLarge:
@@ -195,32 +200,34 @@ def read_named(
     return batches
 
 
-def _read_passing(
+def decode_passing(
     request: ScanRequest,
-    mapped: Mapped,
     source: FragmentSource,
     condition: Condition,
     offsets: Ints,
     claims_in: Callable[[int], Sequence[IndexClaim]],
-) -> pa.RecordBatch:
-    """Decode few rows at once, and return those that pass the filter.
+) -> tuple[pa.RecordBatch, Mask, int]:
+    """Decode all columns of few rows, which mostly pass the filter, and keep those that do.
 
     Args:
+        request: What the scan is to read.
         source: A fragment, or a run of fragments.
         condition: The filter.
         offsets: Offsets of live rows, ascending, each once, at least one.
         claims_in: Returns what is true for the rows in a fragment, by its id, unless an index
             is wrong.
 
+    Returns:
+        The rows that pass, which of the given ones these are, and the bytes that were decoded.
+
     Raises:
-        TooLarge: The rows have more bytes than a morsel may have.
         WrongIndex: A row is not what an index says of it.
         LanceError: As `read` does.
     """
     ranges = as_ranges(offsets)
-    with counting() as counters, limited(request.morsel_bytes), request.memory_budget():
-        columns = read_columns(request, source, request.all_fields(), ranges, AS_VALUES)
-        passed = condition.evaluate(filter_batch(request, columns, len(offsets)))
+    columns = read_columns(request, source, request.all_fields(), ranges, AS_VALUES)
+    size = decoded_bytes(columns)
+    passed = condition.evaluate(filter_batch(request, columns, len(offsets)))
     if not passed.all():
         start = 0
         for reader, local in source.parts(ranges):
@@ -229,12 +236,10 @@ def _read_passing(
             number = reader.fragment.id
             check_claims(claims_in(number), number, own, passed[part])
         columns = mask_columns(columns, passed)
-    request.stats.add_morsel(source.fragment_ids, len(offsets), counters)
-    mapped.watch(source)
     # Of few rows, this is quicker than to use stored dictionaries.
     for id in columns.keys() & request.forms.dictionary:
         columns[id] = columns[id].dictionary_encode()
-    return output_batch(request, source, columns, int(np.count_nonzero(passed)))
+    return output_batch(request, source, columns, int(np.count_nonzero(passed))), passed, size
 
 
 def _find_passing(
