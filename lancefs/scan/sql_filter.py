@@ -19,7 +19,8 @@ differences. A condition may be unknown, as in SQL: a scan returns rows for whic
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,6 +43,8 @@ from lancefs.scan.sql_operands import Literal, Operand, read_column, strings, wh
 from lancefs.scan.sql_tokens import Refused, Token, tokenize
 from lancefs.table.row_metadata import ROW_METADATA
 from lancefs.table.schema import find_column, find_way
+
+T = TypeVar("T")
 
 # Deepest nesting of parentheses, functions and the like: the parser is recursive.
 _DEEPEST = 100
@@ -237,9 +240,13 @@ class _Parser:
     def _parse_items(self, opening: str, closing: str) -> list[Operand]:
         """Read operands with commas between them."""
         self._expect(opening)
-        items: list[Operand] = []
+        return self._parse_rest(closing, lambda: self._parse_item(closing))
+
+    def _parse_rest(self, closing: str, parse: Callable[[], T]) -> list[Literal | T]:
+        """Read the items of a list, and the sign that closes it."""
+        items: list[Literal | T] = []
         while True:
-            items += self._take_literals() or [self._parse_item(closing)]
+            items += self._take_literals() or [parse()]
             if not self._take(","):
                 self._expect(closing)
                 return items
@@ -440,14 +447,7 @@ class _Parser:
 
     def _parse_arguments(self) -> list[Argument]:
         self._expect("(")
-        arguments: list[Argument] = []
-        if self._take(")"):
-            return arguments
-        while True:
-            arguments += self._take_literals() or [self._parse_argument()]
-            if not self._take(","):
-                self._expect(")")
-                return arguments
+        return [] if self._take(")") else self._parse_rest(")", self._parse_argument)
 
     def _parse_argument(self) -> Argument:
         """Read an operand or a list: `['a', 'b']`, `array['a']` or `make_array('a')`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ from lancefs.arguments import similar_names
 from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.datafile.constants import array_of, null_of, scalar_of
 from lancefs.scan import row_functions
-from lancefs.scan.sql_literals import has_units, is_number, of_units, unit_bounds
+from lancefs.scan.sql_literals import has_units, of_units, unit_bounds
 from lancefs.scan.sql_number_functions import NUMBER_FUNCTIONS
 from lancefs.scan.sql_operands import (
     UNKNOWN,
@@ -26,6 +27,7 @@ from lancefs.scan.sql_operands import (
     condition,
     convert,
     item_type,
+    require_number,
     require_text,
     result,
     to_typed,
@@ -190,25 +192,13 @@ def _constant_text(operand: Operand, expected: str) -> str | None:
     raise Refused(expected, operand.start)
 
 
-def _match(name: str, kernel: Callable[..., Any], operand: Operand, pattern: Operand) -> Typed:
+def _match(kernel: Callable[..., Any], name: str, operand: Operand, pattern: Operand) -> Typed:
     """Tell which strings have a constant part or match a constant pattern."""
     values = require_text(operand, name)
     text = _constant_text(pattern, f"{name} takes a text in quotes")
     if text is None:
         return condition(UNKNOWN, values)
     return condition(kernel(values.expression, text), values)
-
-
-def _starts_with(name: str, operand: Operand, part: Operand) -> Typed:
-    return _match(name, pc.starts_with, operand, part)
-
-
-def _ends_with(name: str, operand: Operand, part: Operand) -> Typed:
-    return _match(name, pc.ends_with, operand, part)
-
-
-def _contains(name: str, operand: Operand, part: Operand) -> Typed:
-    return _match(name, pc.match_substring, operand, part)
 
 
 def _regexp_like(
@@ -225,7 +215,7 @@ def _regexp_like(
         except pa.ArrowInvalid as error:
             raise Refused(str(error).splitlines()[0], pattern.start) from None
         pattern = Literal(full, pattern.start)
-    return _match(name, pc.match_substring_regex, operand, pattern)
+    return _match(pc.match_substring_regex, name, operand, pattern)
 
 
 def _regexp_match(
@@ -235,14 +225,10 @@ def _regexp_match(
     return is_truth(_regexp_like(name, operand, pattern, flags), True)
 
 
-def _lower(name: str, operand: Operand) -> Typed:
+def _of_text(kernel: Callable[..., Any], name: str, operand: Operand) -> Typed:
+    """Make texts of texts."""
     values = require_text(operand, name)
-    return result(pc.utf8_lower(values.expression), values.type, values)
-
-
-def _upper(name: str, operand: Operand) -> Typed:
-    values = require_text(operand, name)
-    return result(pc.utf8_upper(values.expression), values.type, values)
+    return result(kernel(values.expression), values.type, values)
 
 
 def _length(name: str, operand: Operand) -> Typed:
@@ -251,18 +237,14 @@ def _length(name: str, operand: Operand) -> Typed:
 
 
 def _abs(name: str, operand: Operand) -> Typed:
-    values = to_typed(operand)
-    if not is_number(values.type):
-        raise Refused(f"{name} takes a number, not {values.type}", operand.start)
+    values = require_number(operand, name)
     if pa.types.is_signed_integer(values.type):
         return result(pc.abs_checked(values.expression.cast(pa.int64())), pa.int64(), values)
     return result(pc.abs_checked(values.expression), values.type, values)
 
 
 def _isnan(name: str, operand: Operand) -> Typed:
-    values = to_typed(operand)
-    if not is_number(values.type):
-        raise Refused(f"{name} takes a number, not {values.type}", operand.start)
+    values = require_number(operand, name)
     return condition(pc.is_nan(values.expression), values)
 
 
@@ -437,18 +419,18 @@ _FUNCTIONS: dict[str, SqlFunction] = {
     "char_length": SqlFunction(_length, 1, 1),
     "character_length": SqlFunction(_length, 1, 1),
     "coalesce": SqlFunction(_coalesce, 1, None),
-    "contains": SqlFunction(_contains, 2, 2),
-    "ends_with": SqlFunction(_ends_with, 2, 2),
+    "contains": SqlFunction(partial(_match, pc.match_substring), 2, 2),
+    "ends_with": SqlFunction(partial(_match, pc.ends_with), 2, 2),
     "length": SqlFunction(_length, 1, 1),
     "list_contains": SqlFunction(_array_has, 2, 2),
     "list_has_all": SqlFunction(_array_has_all, 2, 2),
     "list_has_any": SqlFunction(_array_has_any, 2, 2),
     "isnan": SqlFunction(_isnan, 1, 1),
-    "lower": SqlFunction(_lower, 1, 1),
+    "lower": SqlFunction(partial(_of_text, pc.utf8_lower), 1, 1),
     "nullif": SqlFunction(_nullif, 2, 2),
     "regexp_like": SqlFunction(_regexp_like, 2, 3),
     "regexp_match": SqlFunction(_regexp_match, 2, 3),
     "regexp_matches": SqlFunction(_regexp_like, 2, 3),
-    "starts_with": SqlFunction(_starts_with, 2, 2),
-    "upper": SqlFunction(_upper, 1, 1),
+    "starts_with": SqlFunction(partial(_match, pc.starts_with), 2, 2),
+    "upper": SqlFunction(partial(_of_text, pc.utf8_upper), 1, 1),
 }

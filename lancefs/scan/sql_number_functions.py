@@ -9,15 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.scan.sql_literals import is_number
 from lancefs.scan.sql_operands import (
     Literal,
     Operand,
     SqlFunction,
     Typed,
+    require_number,
     result,
     to_floats,
-    to_typed,
 )
 from lancefs.scan.sql_tokens import Refused
 
@@ -32,9 +31,7 @@ def _of_float(kernel: Callable[..., Any], name: str, operand: Operand) -> Typed:
 
 
 def _floats(name: str, operand: Operand) -> Typed:
-    values = to_typed(operand)
-    if not is_number(values.type):
-        raise Refused(f"{name} takes a number, not {values.type}", operand.start)
+    values = require_number(operand, name)
     if pa.types.is_floating(values.type):
         return values
     return result(to_floats(values, pa.float64()), pa.float64(), values)

@@ -231,6 +231,22 @@ def require_text(operand: Operand, what: str) -> Typed:
     return values
 
 
+def require_number(operand: Operand, what: str) -> Typed:
+    """Return an operand that must be a number.
+
+    Args:
+        operand: A number.
+        what: What takes numbers, for the error.
+
+    Raises:
+        Refused: It is something else.
+    """
+    values = to_typed(operand)
+    if not is_number(values.type):
+        raise Refused(f"{what} takes a number, not {values.type}", operand.start)
+    return values
+
+
 def unify(left: Typed, right: Typed) -> tuple[pc.Expression, pc.Expression, pa.DataType]:
     """Convert two operands to one type.
 

@@ -47,26 +47,25 @@ def _long(text: Typed) -> pc.Expression:
 
 
 def _substr(name: str, operand: Operand, start: Operand, length: Operand | None = None) -> Typed:
-    values, first = require_text(operand, name), _count(name, start)
+    first = _count(name, start)
     if not first:
         raise Refused(f"{name} counts characters from 1", start.start)
     stop = None if length is None else first - 1 + _count(name, length)
-    part = pc.utf8_slice_codeunits(values.expression, first - 1, stop)
-    return result(part, values.type, values)
+    return _slice(name, operand, first - 1, stop)
 
 
 def _left(name: str, operand: Operand, length: Operand) -> Typed:
-    values = require_text(operand, name)
-    part = pc.utf8_slice_codeunits(values.expression, 0, _count(name, length))
-    return result(part, values.type, values)
+    return _slice(name, operand, 0, _count(name, length))
 
 
 def _right(name: str, operand: Operand, length: Operand) -> Typed:
-    values, count = require_text(operand, name), _count(name, length)
-    if count:
-        part = pc.utf8_slice_codeunits(values.expression, -count)
-    else:
-        part = pc.utf8_slice_codeunits(values.expression, 0, 0)
+    count = _count(name, length)
+    return _slice(name, operand, -count, None if count else 0)
+
+
+def _slice(name: str, operand: Operand, start: int, stop: int | None) -> Typed:
+    values = require_text(operand, name)
+    part = pc.utf8_slice_codeunits(values.expression, start, stop)
     return result(part, values.type, values)
 
 
