@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 import pyarrow as pa
@@ -104,3 +105,18 @@ class BrokenSegment(Exception):
         super().__init__(str(cause))
         self.segment = segment
         self.cause = cause
+
+
+@contextmanager
+def reading(segment: IndexSegment | None) -> Iterator[None]:
+    """Say of errors in the context that a segment cannot be read; None for what is read of others.
+
+    Raises:
+        BrokenSegment: In place of a `LanceError`.
+    """
+    try:
+        yield
+    except LanceError as error:
+        if segment is None:
+            raise
+        raise BrokenSegment(segment, error) from error

@@ -16,8 +16,7 @@ import pyarrow as pa
 from lancefs.datafile.arrays import mask_of
 from lancefs.datafile.buffers import UInts, to_arrow_numbers
 from lancefs.datafile.row_ranges import is_among
-from lancefs.errors import LanceError
-from lancefs.index.column_indices import BrokenSegment
+from lancefs.index.column_indices import BrokenSegment, reading
 from lancefs.index.segments import ColumnIndex, IndexSegment
 from lancefs.index.vectors.distances import Metric, distances
 from lancefs.index.vectors.partitions import VectorPartitions
@@ -170,11 +169,9 @@ class IndexSearch:
         bounds = (None, None) if self._is_exact else (query.lowest, query.limit)
 
         def nearest(one: OpenVectors) -> list[Ranked]:
-            try:
+            with reading(one.segment):
                 factor = query.refine_factor or 1
                 return one.nearest(query.vectors, query.k, factor, query.nprobes, bounds)
-            except LanceError as error:
-                raise BrokenSegment(one.segment, error) from error
 
         found = self._indices.do_each(nearest, self._opened)
         return [nearest_of(parts, self._wanted) for parts in zip(*found, strict=True)]

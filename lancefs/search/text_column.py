@@ -6,18 +6,27 @@ cover by what is known of both, as Lance does it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from lancefs.datafile.buffers import Mask, UInts
 from lancefs.datafile.row_ranges import is_among
-from lancefs.errors import LanceError
+from lancefs.index.column_indices import reading
+from lancefs.index.segments import IndexSegment
+from lancefs.index.text.analyzers import TextToken
 from lancefs.index.text.matching import match_all, match_any, match_each, match_phrase
 from lancefs.index.text.partitions import Documents
+from lancefs.index.text.scoring import Statistics
+from lancefs.index.text.text_indices import TextIndices
 from lancefs.search.best_texts import Scored, best_places, joined, not_worse
+from lancefs.search.row_bits import RowBits
 from lancefs.search.text_query import LeafQuery, MatchQuery, PhraseQuery
-from lancefs.search.text_sources import OpenTexts, TextSource, broken, do_each
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 # At first, this many rows more than wanted are looked up in the table. If too few of them are live,
 # `_MORE` times as many are looked up next.
@@ -27,33 +36,52 @@ _SPARED = 2
 _MORE = 8
 
 
+@dataclass(frozen=True)
+class TextSource:
+    """Documents that are searched together.
+
+    Attributes:
+        documents: The documents, in parts.
+        segment: The segment that has them; None where they were read from the table.
+        is_indexed: Whether they count among the documents of the index.
+    """
+
+    documents: Sequence[Documents]
+    segment: IndexSegment | None
+    is_indexed: bool
+
+
+@dataclass(frozen=True)
 class TextColumn:
     """A column that is searched.
 
-    Args:
-        opened: What is searched.
-
     Attributes:
+        indices: The full-text indices of the version, if there are any.
+        sources: All documents.
+        tokens: The tokens of each query that is not fuzzy.
+        similar: For each fuzzy query, and for documents of the index or others, the tokens that
+            each of its words stands for.
+        statistics: Of the documents of the index, and of all documents.
+        allowed: The rows of the index that may be found; None for all.
         notes: How rows are found, for `explain`.
     """
 
-    def __init__(self, opened: OpenTexts) -> None:
-        self.notes = opened.notes
-        self._indices = opened.indices
-        self._sources = opened.sources
-        self._tokens = opened.tokens
-        self._similar = opened.similar
-        self._statistics = opened.statistics
-        self._allowed = opened.allowed
+    indices: TextIndices | None
+    sources: Sequence[TextSource]
+    tokens: Mapping[LeafQuery, Sequence[TextToken]]
+    similar: Mapping[tuple[LeafQuery, bool], Sequence[Sequence[str]]]
+    statistics: tuple[Statistics, Statistics]
+    allowed: RowBits | None
+    notes: Sequence[str]
 
     def most_rows(self, query: LeafQuery) -> int:
         """Return how many rows a query finds at most, those included that may not be found."""
-        count = self._statistics[1].documents_with
-        if query not in self._tokens:  # it is fuzzy
-            groups = self._similar.get((query, False)) or self._similar.get((query, True)) or []
+        count = self.statistics[1].documents_with
+        if query not in self.tokens:  # it is fuzzy
+            groups = self.similar.get((query, False)) or self.similar.get((query, True)) or []
             sizes = [sum(map(count, group)) for group in groups]
         else:
-            sizes = [count(token.text) for token in self._tokens[query]]
+            sizes = [count(token.text) for token in self.tokens[query]]
         has_all = isinstance(query, PhraseQuery) or query.needs_all
         return min(sizes, default=0) if has_all else sum(sizes)
 
@@ -72,12 +100,10 @@ class TextColumn:
         most = None if among is not None else k
 
         def find_in(source: TextSource) -> Scored:
-            try:
+            with reading(source.segment):
                 return self._find_in(source, query, most, among)
-            except LanceError as error:
-                raise broken(source, error) from error
 
-        parts = do_each(self._indices, find_in, self._sources)
+        parts = do_each(self.indices, find_in, self.sources)
         found = joined(parts)
         if not isinstance(query, MatchQuery) or query.boost == 1:
             return found
@@ -95,8 +121,8 @@ class TextColumn:
         """
         count = sum(one.count for one in source.documents)
         most = k + _SPARE if k is not None and source.segment is not None else None
-        if most is not None and self._allowed is not None:
-            most *= _SPARED * count // max(self._allowed.num_rows, 1) + 1
+        if most is not None and self.allowed is not None:
+            most *= _SPARED * count // max(self.allowed.num_rows, 1) + 1
         while True:
             if most is not None and most >= count:
                 most = None
@@ -114,7 +140,7 @@ class TextColumn:
         else:
             parts = [self._match_among(source, one, query, among) for one in source.documents]
         found = joined(parts)
-        if source.is_indexed and self._allowed is not None:
+        if source.is_indexed and self.allowed is not None:
             found = found.only(self._are_allowed(source, found))
         return found
 
@@ -122,10 +148,10 @@ class TextColumn:
         self, source: TextSource, documents: Documents, query: LeafQuery, most: int | None
     ) -> Scored:
         """Return the documents that a query finds, by their row numbers."""
-        statistics = self._statistics[0 if source.is_indexed else 1]
-        if query not in self._tokens:  # it is fuzzy
+        statistics = self.statistics[0 if source.is_indexed else 1]
+        if query not in self.tokens:  # it is fuzzy
             return self._match_fuzzy(source, documents, query, most)
-        tokens = self._tokens[query]
+        tokens = self.tokens[query]
         if isinstance(query, PhraseQuery):
             numbers, scores = match_phrase(documents, tokens, query.slop, statistics, most)
         else:
@@ -145,8 +171,8 @@ class TextColumn:
             found = self._match(source, documents, query, None)
             return found.only(is_among(found.row_ids, among))
         at = numbers.searchsorted(among[is_among(among, numbers)]).astype(np.uint32)
-        words = [token.text for token in self._tokens[query]]
-        statistics = self._statistics[0 if source.is_indexed else 1]
+        words = [token.text for token in self.tokens[query]]
+        statistics = self.statistics[0 if source.is_indexed else 1]
         which, scores = match_any(documents, words, statistics, None, at)
         return Scored(numbers[which], scores)
 
@@ -159,8 +185,8 @@ class TextColumn:
         words stand for counts for each of them.
         """
         assert isinstance(query, MatchQuery)
-        statistics = self._statistics[0 if source.is_indexed else 1]
-        groups = self._similar[query, source.is_indexed]
+        statistics = self.statistics[0 if source.is_indexed else 1]
+        groups = self.similar[query, source.is_indexed]
         if query.needs_all:
             numbers, scores = match_each(documents, groups, statistics)
         else:
@@ -170,16 +196,16 @@ class TextColumn:
 
     def _names_row_ids(self, source: TextSource) -> bool:
         """Tell whether the row numbers of a source are row ids."""
-        if source.segment is None or self._indices is None:
+        if source.segment is None or self.indices is None:
             return True
-        return self._indices.coverage.has_row_ids(source.segment)
+        return self.indices.coverage.has_row_ids(source.segment)
 
     def _live(self, source: TextSource, found: Scored, k: int | None) -> Scored:
         """Return the rows that are there, at least the best `k` of them; None for all."""
         if source.segment is None:
             return found
-        assert self._indices is not None
-        coverage = self._indices.coverage
+        assert self.indices is not None
+        coverage = self.indices.coverage
         wanted = len(found.row_ids) if k is None else k + _SPARE
         # Equal scores are chosen by row ids, which may not be known yet.
         choose = best_places if coverage.has_row_ids(source.segment) else not_worse
@@ -191,15 +217,28 @@ class TextColumn:
             wanted *= _MORE
 
     def _are_allowed(self, source: TextSource, found: Scored) -> Mask:
-        assert self._allowed is not None
+        assert self.allowed is not None
         segment, numbers = source.segment, found.row_ids
-        coverage = self._indices.coverage if self._indices is not None else None
+        coverage = self.indices.coverage if self.indices is not None else None
         if segment is None or coverage is None or coverage.has_row_ids(segment):
-            return self._allowed.has(numbers)
+            return self.allowed.has(numbers)
         which, row_ids = coverage.locate(segment, numbers)
         mask = np.zeros(len(numbers), np.bool_)
-        mask[which] = self._allowed.has(row_ids)
+        mask[which] = self.allowed.has(row_ids)
         return mask
+
+
+def do_each(
+    indices: TextIndices | None, do: Callable[[_Item], _Result], items: Sequence[_Item]
+) -> list[_Result]:
+    """Do the same work on several sources, or their parts; see `ColumnIndices.do_each`.
+
+    Args:
+        indices: The full-text indices; None where there are none.
+        do: The work.
+        items: The sources, or parts.
+    """
+    return [do(item) for item in items] if indices is None else indices.do_each(do, items)
 
 
 def _may_tie(parts: Sequence[Scored], boost: np.float32, k: int) -> bool:

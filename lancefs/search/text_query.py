@@ -110,17 +110,10 @@ class MultiMatchQuery:
     @property
     def parts(self) -> Iterator[MatchQuery]:
         """The query of each column."""
+        how = (self.operator, self.fuzziness, self.max_expansions, self.prefix_length)
         boosts = self.boosts or [1.0] * len(self.columns)
         for column, boost in zip(self.columns, boosts, strict=True):
-            yield MatchQuery(
-                self.query,
-                column,
-                boost,
-                self.operator,
-                self.fuzziness,
-                self.max_expansions,
-                self.prefix_length,
-            )
+            yield MatchQuery(self.query, column, boost, *how)
 
 
 @dataclass(frozen=True)

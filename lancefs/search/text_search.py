@@ -169,17 +169,15 @@ class TextSearch:
         """Open the columns that are searched."""
         queries = list(leaves(self._query))
         return {
-            name: TextColumn(
-                TextOpener(
-                    self._version,
-                    self._indices,
-                    field,
-                    [one for one in queries if one.column == name],
-                    self._found,
-                    bool(self._rows.filters_before),
-                    self._rows.use_index,
-                ).open()
-            )
+            name: TextOpener(
+                self._version,
+                self._indices,
+                field,
+                [one for one in queries if one.column == name],
+                self._found,
+                bool(self._rows.filters_before),
+                self._rows.use_index,
+            ).open()
             for name, field in self._fields.items()
         }
 

@@ -6,19 +6,17 @@ counted in all of them. `text_column` searches what is open.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
-from typing import TypeVar
 
 import pyarrow as pa
 
 from lancefs.datafile.buffers import UInts
 from lancefs.datafile.fields import Field
 from lancefs.errors import LanceError, UnsupportedFeature
-from lancefs.index.column_indices import BrokenSegment
+from lancefs.index.column_indices import reading
 from lancefs.index.segments import ColumnIndex, IndexSegment
-from lancefs.index.text.analyzers import PLAIN, Analyzer, AnalyzerParams, TextToken
+from lancefs.index.text.analyzers import PLAIN, Analyzer, AnalyzerParams
 from lancefs.index.text.fuzzy import FuzzyWord, automatic_distance
 from lancefs.index.text.partitions import Documents
 from lancefs.index.text.scoring import Statistics
@@ -28,52 +26,11 @@ from lancefs.scan.scanner import LanceScanner
 from lancefs.search.doubtful_postings import check_postings
 from lancefs.search.found_rows import FoundRows
 from lancefs.search.row_bits import RowBits
+from lancefs.search.text_column import TextColumn, TextSource, do_each
 from lancefs.search.text_query import LeafQuery, MatchQuery, PhraseQuery
 from lancefs.search.texts import TextDocuments
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.row_metadata import ROW_ID
-
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
-
-
-@dataclass(frozen=True)
-class TextSource:
-    """Documents that are searched together.
-
-    Attributes:
-        documents: The documents, in parts.
-        segment: The segment that has them; None where they were read from the table.
-        is_indexed: Whether they count among the documents of the index.
-    """
-
-    documents: Sequence[Documents]
-    segment: IndexSegment | None
-    is_indexed: bool
-
-
-@dataclass(frozen=True)
-class OpenTexts:
-    """What is searched in a column, open.
-
-    Attributes:
-        indices: The full-text indices of the version, if there are any.
-        sources: All documents.
-        tokens: The tokens of each query that is not fuzzy.
-        similar: For each fuzzy query, and for documents of the index or others, the tokens that
-            each of its words stands for.
-        statistics: Of the documents of the index, and of all documents.
-        allowed: The rows of the index that may be found; None for all.
-        notes: How rows are found, for `explain`.
-    """
-
-    indices: TextIndices | None
-    sources: Sequence[TextSource]
-    tokens: Mapping[LeafQuery, Sequence[TextToken]]
-    similar: Mapping[tuple[LeafQuery, bool], Sequence[Sequence[str]]]
-    statistics: tuple[Statistics, Statistics]
-    allowed: RowBits | None
-    notes: Sequence[str]
 
 
 class TextOpener:
@@ -110,7 +67,7 @@ class TextOpener:
         self._use_index = use_index
         self._notes: list[str] = []
 
-    def open(self) -> OpenTexts:
+    def open(self) -> TextColumn:
         """Open segments of the index, and read the texts of rows that they do not cover.
 
         Raises:
@@ -143,7 +100,7 @@ class TextOpener:
             self._read_phrases()
         of_index = self._known_statistics(is_indexed=True)
         is_all = all(source.is_indexed for source in self._sources)
-        return OpenTexts(
+        return TextColumn(
             self._indices,
             self._sources,
             self._tokens,
@@ -199,10 +156,8 @@ class TextOpener:
         """
         for segment, opened in self._opened:
             if opened.is_doubtful:
-                try:
+                with reading(segment):
                     self._compare_with_texts(segment, opened)
-                except LanceError as error:
-                    raise BrokenSegment(segment, error) from error
 
     def _compare_with_texts(self, segment: IndexSegment, opened: OpenText) -> None:
         if pa.types.is_nested(self._field.storage_type):
@@ -280,10 +235,8 @@ class TextOpener:
 
         def count(part: tuple[TextSource, Documents]) -> dict[str, int]:
             source, documents = part
-            try:
+            with reading(source.segment):
                 found = documents.postings(list(self._wanted))
-            except LanceError as error:
-                raise broken(source, error) from error
             return {token: len(one.documents) for token, one in found.items()}
 
         statistics = Statistics()
@@ -304,11 +257,9 @@ class TextOpener:
 
         def read(part: tuple[TextSource, Documents]) -> None:
             source, documents = part
-            try:
+            with reading(source.segment):
                 for words in phrases:
                     documents.read_ahead(words)
-            except LanceError as error:
-                raise broken(source, error) from error
 
         do_each(self._indices, read, [(one, own) for one in self._sources for own in one.documents])
 
@@ -333,32 +284,7 @@ class TextOpener:
                 self._notes.append(f"texts of {plural(number, 'fragment')} {what} were read")
 
 
-def do_each(
-    indices: TextIndices | None, do: Callable[[_Item], _Result], items: Sequence[_Item]
-) -> list[_Result]:
-    """Do the same work on several sources, or their parts; see `ColumnIndices.do_each`.
-
-    Args:
-        indices: The full-text indices; None where there are none.
-        do: The work.
-        items: The sources, or parts.
-    """
-    return [do(item) for item in items] if indices is None else indices.do_each(do, items)
-
-
-def broken(source: TextSource, error: LanceError) -> Exception:
-    """Return an error about a source: of its segment, if it has one.
-
-    Args:
-        source: The source.
-        error: What happened.
-    """
-    return error if source.segment is None else BrokenSegment(source.segment, error)
-
-
 def _similar_in(source: TextSource, word: FuzzyWord, most: int) -> set[str]:
     """Return tokens of a source that are like a word: at least its first ones, so many."""
-    try:
+    with reading(source.segment):
         return {token for one in source.documents for token in one.similar(word, most)}
-    except LanceError as error:
-        raise broken(source, error) from error
