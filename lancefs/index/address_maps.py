@@ -115,15 +115,7 @@ def read_map(data: bytes, url: str) -> BitMap64:
         CorruptFile: The bytes are not a map.
         UnsupportedFeature: An entry stands for all rows of a fragment.
     """
-    with locating(url):
-        parts = dict(_entries(data))
-        for number, part in parts.items():
-            _bitmap(number, part)
-        count = _COUNT.unpack_from(data)[0]
-        if len(parts) != count:
-            raise CorruptFile(f"a map of {len(parts)} fragments has {count} entries")
-        entries = [_COUNT.pack(number) + part for number, part in sorted(parts.items())]
-        return read_treemap(_LONG_COUNT.pack(count) + b"".join(entries))
+    return AddressMap(data, url).as_set()
 
 
 def read_treemap(data: bytes) -> BitMap64:

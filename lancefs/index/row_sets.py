@@ -13,6 +13,7 @@ import numpy as np
 from lancefs.datafile.buffers import Ints, UInts
 from lancefs.datafile.row_ranges import RowRanges, between, is_among
 from lancefs.forks import cached_property
+from lancefs.table.row_index import slices_by_fragment
 from lancefs.table.row_metadata import OFFSET_BITS
 
 _BITS = np.uint64(OFFSET_BITS)
@@ -45,12 +46,10 @@ def offsets_by_fragment(addresses: UInts, covered: Ints) -> Iterator[tuple[int, 
         addresses: Addresses, ascending.
         covered: Ids of the fragments, ascending.
     """
-    fragments = fragments_of(highest_of_fragments(addresses))
-    own = np.intersect1d(covered, fragments, assume_unique=True)
-    bounds = own.astype(np.uint64) << _BITS
-    firsts, stops = addresses.searchsorted(bounds), addresses.searchsorted(bounds | _OFFSETS)
-    for number, first, stop in zip(own.tolist(), firsts.tolist(), stops.tolist(), strict=True):
-        yield number, (addresses[first:stop] & _OFFSETS).astype(np.int64)
+    own = set(covered.tolist())
+    for number, start, end in slices_by_fragment(addresses):
+        if number in own:
+            yield number, (addresses[start:end] & _OFFSETS).astype(np.int64)
 
 
 class RowSet:

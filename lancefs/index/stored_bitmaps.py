@@ -5,8 +5,8 @@ A look-up reads few bitmaps twice, to count their rows and to name them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sized
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,13 +24,7 @@ _BITMAPS_AT_ONCE = 256
 _RECENT_BYTES = 64 * 1024 * 1024
 
 
-class _SizedRows(Protocol):
-    """Rows, of which there is a number."""
-
-    def __len__(self) -> int: ...
-
-
-Rows = TypeVar("Rows", bound=_SizedRows)
+Rows = TypeVar("Rows", bound=Sized)
 
 # By the segment and the position of the value.
 _RECENT: BudgetCache[tuple[object, int], Any] = BudgetCache(_RECENT_BYTES)

@@ -86,19 +86,7 @@ class LanceScanner(OtherNames):
         columns: Names of columns, in the order wanted, or a dict of new names and expressions; all
             columns of the dataset by default.
         filters: Keep the rows for which all of these are true.
-        batch_size: Maximal number of rows of a batch.
-        limit: Maximal number of rows.
-        offset: Number of rows to skip, counted after the filters.
-        with_row_id: Whether to add the column `_rowid`.
-        with_row_address: Whether to add the column `_rowaddr`.
-        blobs: What blob columns contain: `descriptors` (where the bytes are) or `bytes`.
-        dictionary_columns: Columns of strings, or of lists of strings, to return
-            dictionary-encoded.
-        validity_columns: Columns to return as booleans, true for values and null for missing ones.
-        decimal64_columns: Decimal columns to return as `decimal64`.
-        fragments: Fragments to read, or their ids; all by default.
-        max_memory: Bytes of memory that a read may take; that of the version by default.
-        use_index: Whether the filters may be looked up in the indices of the table.
+        batch_size: This and the following ones are as `LanceDataset.scanner` describes them.
 
     Raises:
         ColumnNotFound: A column is not in the table.

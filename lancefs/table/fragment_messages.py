@@ -48,9 +48,9 @@ def build_fragment(message: table_pb2.DataFragment, shared: Shared) -> Fragment:
         files=tuple([_data_file(file, shared) for file in message.files]),
         deletion_file=deletion,
         physical_rows=rows or None,
-        row_ids=_row_ids(message),
-        created_at_versions=_created_at(message),
-        last_updated_at_versions=_last_updated_at(message),
+        row_ids=_lineage(message, "row_id_sequence", -3),
+        created_at_versions=_lineage(message, "created_at_version_sequence", -4),
+        last_updated_at_versions=_lineage(message, "last_updated_at_version_sequence", -5),
         overlays=tuple([_overlay(overlay, shared) for overlay in message.overlays]),
     )
 
@@ -112,38 +112,20 @@ def _overlay(message: table_pb2.DataOverlayFile, shared: Shared) -> DataOverlay:
     )
 
 
-def _row_ids(message: table_pb2.DataFragment) -> Lineage | None:
-    match message.WhichOneof("row_id_sequence"):
-        case "inline_row_ids":
-            return Inline(message.inline_row_ids)
-        case "external_row_ids":
-            return _external(message.external_row_ids)
-        case "row_id_column":
-            return HiddenColumn(-3)
-    return None
+def _lineage(message: table_pb2.DataFragment, sequence: str, hidden: int) -> Lineage | None:
+    """Return where a sequence is stored: the row ids, or the versions, of a fragment's rows.
 
-
-def _created_at(message: table_pb2.DataFragment) -> Lineage | None:
-    match message.WhichOneof("created_at_version_sequence"):
-        case "inline_created_at_versions":
-            return Inline(message.inline_created_at_versions)
-        case "external_created_at_versions":
-            return _external(message.external_created_at_versions)
-        case "created_at_version_column":
-            return HiddenColumn(-4)
-    return None
-
-
-def _last_updated_at(message: table_pb2.DataFragment) -> Lineage | None:
-    match message.WhichOneof("last_updated_at_version_sequence"):
-        case "inline_last_updated_at_versions":
-            return Inline(message.inline_last_updated_at_versions)
-        case "external_last_updated_at_versions":
-            return _external(message.external_last_updated_at_versions)
-        case "last_updated_at_version_column":
-            return HiddenColumn(-5)
-    return None
-
-
-def _external(message: table_pb2.ExternalFile) -> External:
-    return External(message.path, message.offset, message.size)
+    Args:
+        message: The fragment.
+        sequence: Which sequence.
+        hidden: Field id of the hidden column that may hold it.
+    """
+    kind = message.WhichOneof(sequence)
+    if kind is None:
+        return None
+    stored = getattr(message, kind)
+    if isinstance(stored, bytes):
+        return Inline(stored)
+    if isinstance(stored, table_pb2.ExternalFile):
+        return External(stored.path, stored.offset, stored.size)
+    return HiddenColumn(hidden)

@@ -38,7 +38,7 @@ from lancefs.table.manifest import Manifest
 from lancefs.table.mem_wal import Generation
 from lancefs.table.open_version import OpenVersion, check_committed
 from lancefs.table.refs import Ref, Resolved, resolve
-from lancefs.table.schema import primary_key
+from lancefs.table.schema import primary_key, with_paths
 from lancefs.table.versions import latest
 from lancefs.threads import in_threads
 
@@ -341,12 +341,12 @@ def _check_columns(held: Sequence[Field], fields: Sequence[Field]) -> Field | No
         CorruptFile: The tombstones are not booleans.
         UnsupportedFeature: A column is another one than that of the table.
     """
-    named = dict(_named(held))
+    named = dict(with_paths(held))
     tombstone = named.pop(_TOMBSTONE, None)
     if tombstone is not None and tombstone.logical_type != "bool":
         raise CorruptFile(f"{_TOMBSTONE} is {tombstone.logical_type}; bool was expected")
     ids = {one.id: one for one in named.values()}
-    for path, one in _named(fields):
+    for path, one in with_paths(fields):
         same = ids.get(one.id, named.get(path))
         if same is not None and (same.id, same.logical_type) != (one.id, one.logical_type):
             raise UnsupportedFeature(
@@ -355,12 +355,6 @@ def _check_columns(held: Sequence[Field], fields: Sequence[Field]) -> Field | No
                 "when it is merged into the table"
             )
     return tombstone
-
-
-def _named(fields: Sequence[Field], prefix: str = "") -> Iterator[tuple[str, Field]]:
-    for one in fields:
-        yield prefix + one.name, one
-        yield from _named(one.children, f"{prefix}{one.name}.")
 
 
 def _reopen(

@@ -22,7 +22,6 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import Message
 
 from lancefs.datafile.buffers import SCAN_MEMORY, expanding, reserve
-from lancefs.datafile.fields import Field
 from lancefs.errors import CorruptFile, locating
 from lancefs.proto import index_pb2, table_pb2
 from lancefs.storage import File
@@ -32,6 +31,7 @@ from lancefs.table.fragment_table import Fragments
 from lancefs.table.fragments import sum_known
 from lancefs.table.manifest import Manifest, read_section, reading_sections
 from lancefs.table.messages import parse_message, plain, uuid_text
+from lancefs.table.schema import with_paths
 
 if TYPE_CHECKING:
     from lancefs.table.open_version import OpenVersion
@@ -181,7 +181,7 @@ def read_indices(file: File, manifest: Manifest, files: TableFiles) -> list[Inde
     """
     if manifest.index_section is None:
         return []
-    paths = dict(_paths(manifest.fields))
+    paths = {field.id: path for path, field in with_paths(manifest.fields)}
     with locating(file.url, "indices"), expanding(files.max_memory, 1, SCAN_MEMORY):
         data = read_section(file, manifest.index_section)
         section = parse_message(table_pb2.IndexSection(), data)
@@ -435,13 +435,6 @@ def _names(
     ids: Sequence[int], paths: Mapping[int, str], without: Collection[int] = ()
 ) -> tuple[str, ...]:
     return tuple(paths.get(id, str(id)) for id in ids if id not in without)
-
-
-def _paths(fields: Sequence[Field], prefix: str = "") -> Iterator[tuple[int, str]]:
-    """Yield (id, path) of fields and of all fields below them."""
-    for field_ in fields:
-        yield field_.id, prefix + field_.name
-        yield from _paths(field_.children, f"{prefix}{field_.name}.")
 
 
 def _timestamp(milliseconds: int) -> datetime:

@@ -103,7 +103,7 @@ class RowIndex:
     def find_addresses(self, addresses: UInts) -> list[Found]:
         """Find rows by their addresses, ascending, each once; raises as `find_ids` does."""
         rows = []
-        for number, start, end in _by_fragment(addresses):
+        for number, start, end in slices_by_fragment(addresses):
             position = self._fragments.positions.get(number)
             if position is not None:
                 reader = self._readers[position]
@@ -217,7 +217,7 @@ def _within_bounds(intervals: Sequence[Interval]) -> list[Interval]:
     ]
 
 
-def _by_fragment(addresses: UInts) -> Iterator[tuple[int, int, int]]:
+def slices_by_fragment(addresses: UInts) -> Iterator[tuple[int, int, int]]:
     """Yield the id of each fragment of ascending addresses, the first of its own, and their end."""
     if not len(addresses):
         return

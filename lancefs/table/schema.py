@@ -110,6 +110,14 @@ def no_members(way: Sequence[Field]) -> str:
     return f"{name} is {kind}, and only members of structs can be read alone"
 
 
+def with_paths(fields: Sequence[Field], prefix: str = "") -> Iterator[tuple[str, Field]]:
+    """Yield fields and all fields below them, each with its path: the names joined by dots."""
+    for field in fields:
+        path = prefix + field.name
+        yield path, field
+        yield from with_paths(field.children, f"{path}.")
+
+
 def primary_key(fields: Sequence[Field]) -> tuple[Field, ...]:
     """Return the fields of the table's unenforced primary key, in the order of the key.
 

@@ -8,6 +8,7 @@ from lancefs.datafile.fields import Field
 from lancefs.table.commits import CommitFile, commits_between
 from lancefs.table.correspondence import correspond
 from lancefs.table.open_version import OpenVersion
+from lancefs.table.schema import with_paths
 
 
 def schema_differences(since: OpenVersion, until: OpenVersion) -> list[str]:
@@ -23,7 +24,7 @@ def schema_differences(since: OpenVersion, until: OpenVersion) -> list[str]:
     commits = commits_between(until.resolved.store, *numbers)
     known = correspond(since.manifest, until.manifest, commits).matches
     matches = {id: part.id for id, part in known.items()}
-    before, after = dict(_walk(since.fields)), dict(_walk(until.fields))
+    before, after = _by_id(since.fields), _by_id(until.fields)
     # A struct that was overwritten with other members is no match, and yet the same to users.
     left = {
         (path, part.logical_type): id
@@ -49,7 +50,7 @@ def schema_changes(record: CommitFile, before: CommitFile | None) -> tuple[str, 
         return ()
     if before.manifest.fields == record.manifest.fields:
         return ()
-    old, new = dict(_walk(before.manifest.fields)), dict(_walk(record.manifest.fields))
+    old, new = _by_id(before.manifest.fields), _by_id(record.manifest.fields)
     operation = None if record.transaction is None else record.transaction.operation
     is_gap = record.file.version != before.file.version + 1
     if is_gap or operation in ("Overwrite", "Restore"):
@@ -62,6 +63,10 @@ def schema_changes(record: CommitFile, before: CommitFile | None) -> tuple[str, 
 
 # (path, field) by id.
 _Fields = Mapping[int, tuple[str, Field]]
+
+
+def _by_id(fields: Sequence[Field]) -> _Fields:
+    return {field.id: (path, field) for path, field in with_paths(fields)}
 
 
 def _differences(old: _Fields, new: _Fields) -> Iterator[str]:
@@ -96,10 +101,3 @@ def _parent(path: str) -> str:
 
 def _type_change(path: str, old: Field, new: Field) -> str:
     return f"change {path} from {old.logical_type} to {new.logical_type}"
-
-
-def _walk(fields: Sequence[Field], prefix: str = "") -> Iterator[tuple[int, tuple[str, Field]]]:
-    """Yield (id, (path, field)) of fields and of all fields below them."""
-    for part in fields:
-        yield part.id, (prefix + part.name, part)
-        yield from _walk(part.children, f"{prefix}{part.name}.")
