@@ -17,7 +17,7 @@ from lancefs.datafile.buffers import Ints, UInts
 from lancefs.errors import CorruptFile
 from lancefs.index.text.analyzers import Analyzer
 from lancefs.index.text.partitions import Documents
-from lancefs.search.texts import texts_of
+from lancefs.index.text.unindexed_texts import texts_of
 
 # Documents of a token that are looked up in the table, and how many of those found are read.
 _LOOKED_FOR = 64

@@ -21,6 +21,7 @@ from lancefs.index.text.fuzzy import FuzzyWord, automatic_distance
 from lancefs.index.text.partitions import Documents
 from lancefs.index.text.scoring import Statistics
 from lancefs.index.text.text_indices import OpenText, TextIndices
+from lancefs.index.text.unindexed_texts import TextDocuments
 from lancefs.printable import plural
 from lancefs.scan.scanner import LanceScanner
 from lancefs.search.doubtful_postings import check_postings
@@ -28,7 +29,6 @@ from lancefs.search.found_rows import FoundRows
 from lancefs.search.row_bits import RowBits
 from lancefs.search.text_column import TextColumn, TextSource, do_each
 from lancefs.search.text_query import LeafQuery, MatchQuery, PhraseQuery
-from lancefs.search.texts import TextDocuments
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.row_metadata import ROW_ID
 

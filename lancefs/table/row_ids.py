@@ -294,29 +294,28 @@ def _range_with_holes(start: int, span: int, holes: UInts) -> Segment:
     return Segment(start, _EMPTY, span - len(holes), holes)
 
 
-def _array_length(message: rowids_pb2.EncodedU64Array) -> int:
+def _array_parts(message: rowids_pb2.EncodedU64Array) -> tuple[bytes, int, int]:
+    """Return the bytes of an array, those of each value, and what is added to the values."""
     match message.WhichOneof("array"):
         case "u16_array":
-            data, width = message.u16_array.offsets, 2
+            return message.u16_array.offsets, 2, message.u16_array.base
         case "u32_array":
-            data, width = message.u32_array.offsets, 4
+            return message.u32_array.offsets, 4, message.u32_array.base
         case "u64_array":
-            data, width = message.u64_array.values, 8
-        case _:
-            raise CorruptFile("an array of a segment has an unknown form, or none")
+            return message.u64_array.values, 8, 0
+    raise CorruptFile("an array of a segment has an unknown form, or none")
+
+
+def _array_length(message: rowids_pb2.EncodedU64Array) -> int:
+    data, width, _ = _array_parts(message)
     if len(data) % width:
         raise CorruptFile(f"a segment has {len(data)} bytes for values of {width} bytes each")
     return len(data) // width
 
 
 def _decode_array(message: rowids_pb2.EncodedU64Array) -> UInts:
-    match message.WhichOneof("array"):
-        case "u16_array":
-            offsets, base = np.frombuffer(message.u16_array.offsets, "<u2"), message.u16_array.base
-        case "u32_array":
-            offsets, base = np.frombuffer(message.u32_array.offsets, "<u4"), message.u32_array.base
-        case _:
-            return np.frombuffer(message.u64_array.values, "<u8").astype(np.uint64, copy=False)
-    if len(offsets) and base + int(offsets.max()) >= 2**64:
+    data, width, base = _array_parts(message)
+    values = np.frombuffer(data, f"<u{width}").astype(np.uint64, copy=False)
+    if len(values) and base + int(values.max()) >= 2**64:
         raise CorruptFile("a row id is beyond 64 bits")
-    return offsets.astype(np.uint64) + np.uint64(base)
+    return values + np.uint64(base) if base else values

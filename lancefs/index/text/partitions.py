@@ -6,7 +6,7 @@ Format page: full-text index (`docs/src/format/index/scalar/fts.md`).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from lancefs.storage.budget_cache import BudgetCache
 
 if TYPE_CHECKING:
     from lancefs.index.text.listed_postings import ListedPostings
+    from lancefs.index.text.unindexed_texts import TextDocuments
 
 # Bytes of postings, and of places of words, that a process keeps.
 _BUDGET = 128 * 1024 * 1024
@@ -40,48 +41,8 @@ _POSTINGS: BudgetCache[tuple[object, int], Postings] = BudgetCache(_BUDGET)
 _PLACES: BudgetCache[tuple[object, int], WordPlaces] = BudgetCache(_PLACES_BUDGET)
 
 
-class Documents(Protocol):
-    """Documents with their tokens: of a partition, or read from the table itself."""
-
-    @property
-    def count(self) -> int:
-        """How many documents there are, also those that no query needs, which are left out."""
-        ...
-
-    @property
-    def row_numbers(self) -> UInts:
-        """The row of each document."""
-        ...
-
-    @property
-    def lengths(self) -> Numbers32:
-        """How many tokens each document has."""
-        ...
-
-    @property
-    def total_tokens(self) -> int:
-        """How many tokens all documents have."""
-        ...
-
-    def norms(self, average_length: np.float32) -> Scores:
-        """Return what the length of each document adds to the divisor of its score."""
-        ...
-
-    def postings(self, tokens: Sequence[str]) -> Mapping[str, Postings]:
-        """Return which documents have tokens; a token that none has is left out."""
-        ...
-
-    def positions(self, token: str) -> WordPlaces:
-        """Return where a token is in each of its documents."""
-        ...
-
-    def read_ahead(self, words: Collection[str]) -> None:
-        """Read the words of a phrase that is looked for in these documents, if all are there."""
-        ...
-
-    def similar(self, word: FuzzyWord, most: int) -> list[str]:
-        """Return the tokens that are like a word, at most so many: the first ones in order."""
-        ...
+# Documents with their tokens: of a partition, or of texts that were read from the table itself.
+Documents: TypeAlias = "TextPartition | TextDocuments"
 
 
 class TextPartition:
