@@ -18,7 +18,7 @@ from lancefs.index.contents import Wanted
 from lancefs.index.labels import LabelList
 from lancefs.index.lookup import MAX_ROWS, TableIndices
 from lancefs.index.named_sets import FragmentRows, ids_named, rows_of_values
-from lancefs.index.opened import OpenSegment
+from lancefs.index.open_segments import OpenSegment
 from lancefs.index.plans import Plan, plan_with
 from lancefs.index.predicates import (
     AllOf,

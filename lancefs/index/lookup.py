@@ -21,7 +21,7 @@ from lancefs.index.btree import BTree
 from lancefs.index.claims import IndexClaim, of_any
 from lancefs.index.column_indices import BROKEN, ColumnIndices
 from lancefs.index.named_sets import FragmentRows, common_addresses, rows_of_values
-from lancefs.index.opened import OpenSegment, open_segment
+from lancefs.index.open_segments import OpenSegment, open_segment
 from lancefs.index.plans import Plan, plan_with
 from lancefs.index.predicates import (
     AllOf,

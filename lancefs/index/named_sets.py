@@ -17,7 +17,7 @@ from lancefs.datafile.buffers import Ints, UInts
 from lancefs.errors import CorruptFile
 from lancefs.index.bitmap import Bitmap
 from lancefs.index.labels import LabelList
-from lancefs.index.opened import OpenSegment
+from lancefs.index.open_segments import OpenSegment
 from lancefs.index.predicates import ColumnTest
 from lancefs.index.segments import Coverage, IndexSegment
 from lancefs.table.bitmaps import set_of_ids

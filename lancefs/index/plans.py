@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lancefs.datafile.buffers import Ints
 from lancefs.index.column_indices import BROKEN
-from lancefs.index.opened import OpenSegment
+from lancefs.index.open_segments import OpenSegment
 from lancefs.index.predicates import ColumnTest, UnfitTest
 from lancefs.index.segments import ColumnIndex, IndexSegment
 

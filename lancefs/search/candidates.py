@@ -16,7 +16,7 @@ from lancefs.index.segments import Coverage, IndexSegment
 from lancefs.index.vectors.distances import Vectors
 from lancefs.index.vectors.partitions import VectorPartitions
 from lancefs.index.vectors.probing import partitions_to_probe
-from lancefs.search.best_rows import BestOfQueries, Ranked, nearest_of
+from lancefs.search.nearest_rows import BestOfQueries, Ranked, nearest_of
 from lancefs.search.row_bits import RowBits
 from lancefs.search.vector_query import DistanceRange
 

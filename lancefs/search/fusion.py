@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from lancefs.datafile.buffers import UInts
 from lancefs.index.text.scoring import Scores
-from lancefs.search.best_rows import Ranked
-from lancefs.search.best_texts import Scored
+from lancefs.search.nearest_rows import Ranked
+from lancefs.search.scored_rows import Scored
 
 # LanceDB's constant for reciprocal rank fusion (`rerankers/rrf.py`); ranks count from 1.
 _RANKS_BEFORE = 60

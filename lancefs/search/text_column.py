@@ -21,8 +21,8 @@ from lancefs.index.text.matching import match_all, match_any, match_each, match_
 from lancefs.index.text.partitions import Documents
 from lancefs.index.text.scoring import Statistics
 from lancefs.index.text.text_indices import TextIndices
-from lancefs.search.best_texts import Scored, best_places, joined, not_worse
 from lancefs.search.row_bits import RowBits
+from lancefs.search.scored_rows import Scored, best_places, joined, not_worse
 from lancefs.search.text_query import LeafQuery, MatchQuery, PhraseQuery
 
 _Item = TypeVar("_Item")

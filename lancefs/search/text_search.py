@@ -16,8 +16,8 @@ from lancefs.forks import cached_property
 from lancefs.index.column_indices import BrokenSegment
 from lancefs.index.text.text_indices import TextIndices, text_indices_of
 from lancefs.printable import plural, printable
-from lancefs.search.best_texts import Scored, added, best, in_all, maxima, scores_in
 from lancefs.search.found_rows import FoundRows, WantedRows
+from lancefs.search.scored_rows import Scored, added, best, in_all, maxima, scores_in
 from lancefs.search.text_column import TextColumn
 from lancefs.search.text_query import (
     BooleanQuery,

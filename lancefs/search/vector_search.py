@@ -13,9 +13,9 @@ from lancefs.forks import cached_property
 from lancefs.index.vectors.distances import Metric
 from lancefs.printable import plural, printable
 from lancefs.scan.scanner import Filter
-from lancefs.search.best_rows import BestRows, Ranked
-from lancefs.search.exact import compare_all
+from lancefs.search.exact_search import compare_all
 from lancefs.search.found_rows import FoundRows, WantedRows
+from lancefs.search.nearest_rows import BestRows, Ranked
 from lancefs.search.vector_query import VectorQuery
 from lancefs.table.file_prefetch import opening_files
 from lancefs.table.open_version import OpenVersion
@@ -116,7 +116,7 @@ class VectorSearch:
 
     def _by_index(self, indices: VectorIndices) -> tuple[list[Ranked] | None, list[str]]:
         """Return what an index finds, if one can be used, and how."""
-        from lancefs.search.indexed import IndexSearch
+        from lancefs.search.index_search import IndexSearch
 
         query, notes = self._query, list[str]()
         for index in indices.over(query.field.id):

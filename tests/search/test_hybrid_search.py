@@ -15,9 +15,9 @@ from text_tables import texts
 from vector_tables import vector_array
 
 import lancefs
-from lancefs.search.best_rows import Ranked
-from lancefs.search.best_texts import Scored
 from lancefs.search.fusion import by_ranks, by_values
+from lancefs.search.nearest_rows import Ranked
+from lancefs.search.scored_rows import Scored
 
 QUERY = np.random.default_rng(5).normal(0, 1, 8).astype(np.float32)
 WORDS = "house word12"

@@ -213,7 +213,7 @@ def test_a_filter_is_kept(
 ) -> None:
     path = tables(kind, "l2")
     for few in (0, 4096):  # by the index, and without it where few rows are left
-        monkeypatch.setattr("lancefs.search.indexed._FEW_ROWS", few)
+        monkeypatch.setattr("lancefs.search.index_search._FEW_ROWS", few)
         for q in queries(3):
             options: dict[str, Any] = {"nprobes": PARTITIONS, "refine_factor": 20, "filter": text}
             assert_same(ours(path, q, **options), theirs(path, q, prefilter=True, **options))
@@ -228,7 +228,7 @@ def test_a_filter_gets_its_rows_from_further_partitions(tmp_path: Path) -> None:
         far = nearest["id"][-400:].to_pylist()
         text = f"id IN ({', '.join(map(str, far))})"
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("lancefs.search.indexed._FEW_ROWS", 0)
+            patch.setattr("lancefs.search.index_search._FEW_ROWS", 0)
             found = ours(path, q, 10, filter=text)
         assert_same(found, ours(path, q, 10, filter=text, use_index=False))
 
@@ -327,7 +327,7 @@ def test_rows_are_right_after_any_history(
         exact = dataset.nearest("v", q, 15, columns=["id"], filter=text, use_index=False)
         for few in (0, 4096):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("lancefs.search.indexed._FEW_ROWS", few)
+                patch.setattr("lancefs.search.index_search._FEW_ROWS", few)
                 found = dataset.nearest("v", q, 15, columns=["id"], filter=text, refine_factor=100)
             assert_same(found, exact)
 

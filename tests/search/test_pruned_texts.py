@@ -22,7 +22,7 @@ from lancefs.index.text.positions import WordPlaces
 from lancefs.index.text.postings import Postings
 from lancefs.index.text.scoring import Scores, Statistics, length_norms
 from lancefs.search import text_column
-from lancefs.search.best_texts import not_worse
+from lancefs.search.scored_rows import not_worse
 
 
 class DrawnDocuments:

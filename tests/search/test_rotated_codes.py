@@ -12,7 +12,7 @@ import pytest
 from vector_tables import vector_array
 
 from lancefs.errors import CorruptFile, UnsupportedFeature
-from lancefs.index.vectors.rotated import RotatedCodes
+from lancefs.index.vectors.rabitq import RotatedCodes
 from lancefs.proto import vectors_pb2
 
 DRAW = np.random.default_rng(6)

@@ -14,7 +14,7 @@ import numpy as np
 from lancefs.errors import LanceError, UnsupportedFeature, locating
 from lancefs.index.column_indices import ColumnIndices
 from lancefs.index.files import IndexReader
-from lancefs.index.opened import cost_of, identity_of, index_file
+from lancefs.index.open_segments import cost_of, identity_of, index_file
 from lancefs.index.section import index_section_of
 from lancefs.index.segments import TEXTS_HOLD_ROW_IDS, ColumnIndex, Coverage, IndexSegment
 from lancefs.index.text.analyzers import AnalyzerParams, params_of_json

@@ -28,7 +28,7 @@ from lancefs.index.vectors.distances import (
     products,
     rounded,
 )
-from lancefs.index.vectors.rotated import RotatedCodes
+from lancefs.index.vectors.rabitq import RotatedCodes
 from lancefs.index.vectors.tensors import (
     read_tensor,
     storage_metadata,

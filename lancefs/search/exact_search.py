@@ -11,7 +11,7 @@ import pyarrow as pa
 from lancefs.datafile.arrays import mask_of, numbers_of
 from lancefs.datafile.buffers import Ints
 from lancefs.index.vectors.distances import Floats, Metric, Vectors, distances
-from lancefs.search.best_rows import BestRows
+from lancefs.search.nearest_rows import BestRows
 from lancefs.search.vector_query import is_list_of_vectors, vector_type
 
 # Distances that are computed before the nearest rows are chosen among them, at most.

@@ -22,10 +22,10 @@ from lancefs.index.vectors.distances import Metric, distances
 from lancefs.index.vectors.partitions import VectorPartitions
 from lancefs.index.vectors.vector_indices import VectorIndices
 from lancefs.printable import plural
-from lancefs.search.best_rows import BestRows, Ranked, nearest_of
 from lancefs.search.candidates import OpenVectors
-from lancefs.search.exact import compare_all, matrix
+from lancefs.search.exact_search import compare_all, matrix
 from lancefs.search.found_rows import FoundRows
+from lancefs.search.nearest_rows import BestRows, Ranked, nearest_of
 from lancefs.search.row_bits import RowBits
 from lancefs.search.vector_query import VectorQuery
 from lancefs.table.open_version import OpenVersion
