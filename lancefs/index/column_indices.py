@@ -1,16 +1,19 @@
-"""The indices of one kind over the columns of a version, and their segments that cannot be read."""
+"""The indices of a version: its index section, those of one kind, and segments that are broken."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from lancefs.errors import LanceError
+from lancefs.errors import LanceError, locating
 from lancefs.index.segments import ColumnIndex, Coverage, IndexSegment
 from lancefs.table.base_paths import TableFiles
+from lancefs.table.indices import Index, indices_of
+from lancefs.table.open_version import OpenVersion
+from lancefs.table.per_version import per_version
 from lancefs.threads import in_threads
 
 _Item = TypeVar("_Item")
@@ -120,3 +123,57 @@ def reading(segment: IndexSegment | None) -> Iterator[None]:
         if segment is None:
             raise
         raise BrokenSegment(segment, error) from error
+
+
+class IndexSection(NamedTuple):
+    """What the index section of a version says.
+
+    Attributes:
+        indices: The segments of all indices.
+        coverage: Says where the rows are that segments name.
+    """
+
+    indices: Sequence[Index]
+    coverage: Coverage
+
+
+@per_version
+def index_section_of(version: OpenVersion) -> IndexSection | None:
+    """Return the index section of a version; None for one without indices, or with fresh rows.
+
+    Args:
+        version: The version.
+
+    Raises:
+        LanceError: The section cannot be read.
+    """
+    if version.manifest.index_section is None or version.is_fresh:
+        return None
+    listed = indices_of(version)
+    with locating(version.resolved.manifest.url, "indices"):
+        return IndexSection(listed, Coverage(version, listed))
+
+
+def indices_of_kind(
+    version: OpenVersion,
+    choose: Callable[[Coverage, Sequence[Index]], Iterable[ColumnIndex]],
+    say_unused: Callable[[str, LanceError], None],
+) -> tuple[IndexSection, Sequence[ColumnIndex]] | None:
+    """Return the index section of a version, and its indices of one kind.
+
+    Args:
+        version: The version.
+        choose: The method of `Coverage` that yields the indices of the kind.
+        say_unused: Logs that what has a name is not used.
+
+    Returns:
+        None where there is no section, or it cannot be read.
+    """
+    try:
+        section = index_section_of(version)
+        if section is None:
+            return None
+        return section, list(choose(section.coverage, section.indices))
+    except LanceError as error:
+        say_unused("section", error)
+        return None

@@ -19,7 +19,7 @@ from lancefs.forks import cached_property
 from lancefs.index.bitmap import Bitmap
 from lancefs.index.btree import BTree
 from lancefs.index.claims import IndexClaim, of_any
-from lancefs.index.column_indices import BROKEN, ColumnIndices
+from lancefs.index.column_indices import BROKEN, ColumnIndices, indices_of_kind
 from lancefs.index.named_sets import FragmentRows, common_addresses, rows_of_values
 from lancefs.index.open_segments import OpenSegment, open_segment
 from lancefs.index.plans import Plan, plan_with
@@ -34,7 +34,6 @@ from lancefs.index.predicates import (
     tests_of,
 )
 from lancefs.index.row_sets import RowSet, intersection, join, of_addresses, union
-from lancefs.index.section import indices_of_kind
 from lancefs.index.segments import ColumnIndex, Coverage, IndexSegment
 from lancefs.index.zones import Zones
 from lancefs.printable import get_logger, plural

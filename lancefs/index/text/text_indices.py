@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from lancefs.errors import LanceError, UnsupportedFeature, locating
-from lancefs.index.column_indices import ColumnIndices
+from lancefs.index.column_indices import ColumnIndices, index_section_of
 from lancefs.index.files import IndexReader
 from lancefs.index.open_segments import cost_of, identity_of, index_file
-from lancefs.index.section import index_section_of
-from lancefs.index.segments import TEXTS_HOLD_ROW_IDS, ColumnIndex, Coverage, IndexSegment
+from lancefs.index.segments import TEXTS_HOLD_ROW_IDS, ColumnIndex, IndexSegment
 from lancefs.index.text.analyzers import AnalyzerParams, params_of_json
 from lancefs.index.text.listed_postings import (
     DOCUMENTS,
@@ -92,18 +91,7 @@ _OPENED: BudgetCache[tuple[object, ...], tuple[OpenText, list[File]]] = BudgetCa
 
 
 class TextIndices(ColumnIndices):
-    """The full-text indices of one version.
-
-    Args:
-        files: Finds the files of the version.
-        coverage: Says where the rows are that segments name.
-        indices: The indices.
-    """
-
-    def __init__(
-        self, files: TableFiles, coverage: Coverage, indices: Sequence[ColumnIndex]
-    ) -> None:
-        super().__init__(files, coverage, indices, _warn)
+    """The full-text indices of one version."""
 
     def open(self, segment: IndexSegment) -> OpenText:
         """Return a segment, open.
@@ -261,7 +249,7 @@ def text_indices_of(version: OpenVersion) -> TextIndices | None:
     for index in filter(_is_text, listed):
         if (index.index_version or 0) not in TEXTS_HOLD_ROW_IDS:
             _warn(index.name, UnsupportedFeature(f"its version is {index.index_version}"))
-    return TextIndices(version.files, coverage, indices) if indices else None
+    return TextIndices(version.files, coverage, indices, _warn) if indices else None
 
 
 def _is_text(index: Index) -> bool:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 
 from lancefs.errors import LanceError, UnsupportedFeature
-from lancefs.index.column_indices import ColumnIndices
+from lancefs.index.column_indices import ColumnIndices, indices_of_kind
 from lancefs.index.files import IndexReader, holding_buffers
 from lancefs.index.open_segments import cost_of, identity_of, index_file
-from lancefs.index.section import indices_of_kind
 from lancefs.index.segments import (
     VECTORS_HOLD_ROW_IDS,
     ColumnIndex,
