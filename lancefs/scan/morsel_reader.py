@@ -81,7 +81,7 @@ class MorselReader:
 
     def _first_fields(self, morsel: Morsel) -> Sequence[Field]:
         """Return the columns that are read of a morsel before it is known which rows pass."""
-        if morsel.is_picked and not self.request.reads_blobs:
+        if morsel.has_few_candidates and not self.request.reads_blobs:
             return self.request.all_fields()
         return self.request.filter_fields or self.request.fields
 
@@ -118,12 +118,12 @@ class MorselReader:
 
     def _decode(self, morsel: Morsel, by_item: frozenset[int], pace: Pace) -> DecodedMorsel:
         request, condition = self.request, self.request.filter
-        if morsel.is_picked and condition is not None and not request.reads_blobs:
-            offsets = morsel.picked_rows()
+        if morsel.has_few_candidates and condition is not None and not request.reads_blobs:
+            offsets = morsel.candidate_rows()
             settings, tested = request.settings, request.filter_fields
             are_rare = len(as_ranges(offsets)) * settings.rows_per_range < morsel.rows
             if are_rare or are_few_of_long(morsel, tested, len(offsets), settings):
-                return self._decode_picked(morsel, condition, offsets)
+                return self._decode_candidates(morsel, condition, offsets)
         mask = morsel.live_candidates()
         columns: dict[int, pa.Array] = {}
         size = 0
@@ -163,7 +163,9 @@ class MorselReader:
         others = [field for field in request.fields if field.id not in known]
         return are_few_of_long(morsel, others, rows, settings)
 
-    def _decode_picked(self, morsel: Morsel, condition: Condition, offsets: Ints) -> DecodedMorsel:
+    def _decode_candidates(
+        self, morsel: Morsel, condition: Condition, offsets: Ints
+    ) -> DecodedMorsel:
         """Decode all columns of few candidates, and keep those that pass.
 
         The time does not depend on the number of rows between the candidates.
@@ -199,7 +201,7 @@ class MorselReader:
             assert mask is not None
             return {}, mask, 0
         fields = self._fields_of_candidates(morsel, count_rows(ranges))
-        is_recorded = bool(self.ranged_fields) and not (is_sparse or morsel.is_picked)
+        is_recorded = bool(self.ranged_fields) and not (is_sparse or morsel.has_few_candidates)
         recorder = self._range_recorder(morsel) if is_recorded else None
         forms = self._filter_forms(morsel).with_dictionaries(by_item)
         columns = read_columns(request, morsel.fragment, fields, ranges, forms)
@@ -245,7 +247,7 @@ class MorselReader:
     def _fields_of_candidates(self, morsel: Morsel, rows: int) -> Sequence[Field]:
         """Return the columns to decode of rows that may pass: those of the filter, or all."""
         is_few = rows <= self.request.settings.few_candidates
-        if not (morsel.is_picked and is_few) or self.request.reads_blobs:
+        if not (morsel.has_few_candidates and is_few) or self.request.reads_blobs:
             return self.request.filter_fields
         return self.request.all_fields()
 
@@ -268,7 +270,7 @@ class MorselReader:
         what it says of their values, as they are stored.
         """
         forms = self.request.filter_forms
-        return forms.only_dictionaries() if morsel.is_picked or morsel.claims else forms
+        return forms.only_dictionaries() if morsel.has_few_candidates or morsel.claims else forms
 
     def _fields_tested_by_item(self, morsel: Morsel) -> frozenset[int]:
         """Return the ids of filter columns that are tested by the items of their dictionaries."""
@@ -283,7 +285,7 @@ class MorselReader:
     def _fields_with_dictionaries(self, morsel: Morsel, fields: Sequence[Field]) -> frozenset[int]:
         """Return the ids of columns whose values are looked up after rows are selected."""
         reader = morsel.fragment
-        is_short = morsel.is_picked or morsel.rows < self.request.settings.dictionary_rows
+        is_short = morsel.has_few_candidates or morsel.rows < self.request.settings.dictionary_rows
         if is_short or not reader.is_local:
             return frozenset()
         if not isinstance(reader, FragmentReader):

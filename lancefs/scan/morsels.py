@@ -33,8 +33,8 @@ class Morsel(NamedTuple):
             estimate.
         estimated_bytes: Decoded bytes of its rows, estimated from page descriptions; 0 without an
             estimate.
-        is_picked: Whether its candidates are so few that they are decoded at once, and the number
-            of rows between them does not count.
+        has_few_candidates: Whether its candidates are named, and so few that they are decoded at
+            once: the number of rows between them does not count.
         claims: What is true for its candidates, unless an index is wrong.
     """
 
@@ -44,7 +44,7 @@ class Morsel(NamedTuple):
     candidates: Sequence[RowRange] | None = None
     max_rows: int | None = None
     estimated_bytes: float = 0
-    is_picked: bool = False
+    has_few_candidates: bool = False
     claims: tuple[IndexClaim, ...] = ()
 
     @property
@@ -102,7 +102,7 @@ class Morsel(NamedTuple):
         ((start, end),) = self.candidates
         return start <= self.start and self.end <= end
 
-    def picked_rows(self) -> Ints:
+    def candidate_rows(self) -> Ints:
         """Return the offsets of the candidates that are not deleted, without a mask of all rows."""
         assert self.candidates is not None
         offsets, deleted = rows_of(self._own_candidates(self.candidates)), self.fragment.deleted

@@ -102,7 +102,7 @@ class Pace:
             fields: The columns that are read of its rows.
             share: Share of the rows that are read.
         """
-        if morsel.is_picked:
+        if morsel.has_few_candidates:
             return morsel
         if morsel.rows > self.rows + self.rows // 8:  # a few rows are no morsel of their own
             morsel = morsel.head(self.rows)
@@ -135,7 +135,7 @@ class Pace:
 
 def _parts(morsel: Morsel, length_for: Callable[[int], int]) -> Iterator[Morsel]:
     """Yield the parts of a morsel that hold candidates; their length is asked for one by one."""
-    if morsel.is_picked:
+    if morsel.has_few_candidates:
         if morsel.rows:
             yield morsel
         return

@@ -192,11 +192,11 @@ class ScanPlan:
         total = fragment.physical_rows
         start = min(candidates[0][0], total) if candidates else total
         end = min(candidates[-1][1], total) if candidates else total
-        is_picked = count_rows(candidates) <= self._request.settings.few_candidates
-        is_picked &= self.candidates() is not None  # others pass for what was seen of their zone
+        are_few = count_rows(candidates) <= self._request.settings.few_candidates
+        are_few &= self.candidates() is not None  # others pass for what was seen of their zone
         answer = self.answer
         claims = () if answer is None else answer.claims_in(fragment.fragment_ids[0])
-        return Morsel(fragment, start, end, candidates, is_picked=is_picked, claims=claims)
+        return Morsel(fragment, start, end, candidates, has_few_candidates=are_few, claims=claims)
 
     def _sources(
         self, fragments: Sequence[FragmentReader]
