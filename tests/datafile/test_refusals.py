@@ -22,7 +22,6 @@ from lancefs.datafile.v2_1 import (
     reader,
     small_files,
     text_columns,
-    vector_rows,
 )
 from lancefs.errors import CorruptFile, LanceError, MemoryLimitExceeded, UnsupportedFeature
 from lancefs.table import fragment_readers
@@ -89,9 +88,8 @@ WAYS = {
     "a few rows": Way(reader, "read_leaves", "2.1", 1, NUMBERS, FEW),
     "a few rows of lists": Way(reader, "read_leaves", "2.2", 1, ["list"], FEW),
     "a few rows beside others": Way(reader, "read_leaves", "2.1", 1, ["text", "gaps"], FEW),
-    "a few rows beside vectors": Way(reader, "read_leaves", "2.1", 1, ["text", "vector"], FEW),
-    "a few vectors": Way(vector_rows, "gather", "2.1", 1, ["vector"], FEW),
-    "a few vectors beside others": Way(vector_rows, "gather", "2.2", 1, ["text", "vector"], FEW),
+    "a few vectors": Way(reader, "read_leaves", "2.1", 1, ["vector"], FEW),
+    "a few vectors beside others": Way(reader, "read_leaves", "2.2", 1, ["text", "vector"], FEW),
     "a few rows of files": Way(joint_points, "read_leaves", "2.1", 2, NUMBERS, [3, ROWS - 1]),
     "numbers": Way(number_columns, "read_plain", "2.1", 1, ["number"], None),
     "numbers beside others": Way(number_columns, "read_plain", "2.1", 1, ["number", "gaps"], None),

@@ -16,8 +16,6 @@ from lance.file import LanceFileWriter
 from support import examples
 
 import lancefs
-from lancefs.datafile.container import Page
-from lancefs.datafile.v2_1 import vector_rows
 from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.errors import LanceError, MemoryLimitExceeded
 
@@ -85,6 +83,16 @@ def test_taken_vectors_are_those_that_were_written(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_long_vectors_of_several_files_are_read_at_once(
+    opened: dict[str, Any], version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, _, whole = opened[version]
+    rows, names = [5, 77, 4001, 5999], ["id", "float", "half", "bytes", "double", "member"]
+    monkeypatch.setattr(StructuralReader, "fetch", lambda *_, **__: pytest.fail("page by page"))
+    assert ours.take(rows, columns=names).equals(whole.select(names).take(rows))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_short_vectors_of_several_files_are_read_at_once(
     opened: dict[str, Any], version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,18 +123,9 @@ def test_vectors_of_several_pages_are_found(tmp_path: Path, monkeypatch: Any) ->
     fragment = lance.fragment.FragmentMetadata.from_json(_fragment_of("pages.lance", 3000))
     append = lance.LanceOperation.Append([fragment])
     lance.LanceDataset.commit(path, append, read_version=1)
-    plain: list[bool] = []
-    is_plain = vector_rows._is_plain
-
-    def noted(page: Page, kind: pa.DataType) -> bool:
-        plain.append(is_plain(page, kind))
-        return plain[-1]
-
-    monkeypatch.setattr(vector_rows, "_is_plain", noted)
+    monkeypatch.setattr(StructuralReader, "fetch", lambda *_, **__: pytest.fail("page by page"))
     rows = np.random.default_rng(1).integers(0, 3000, 200)
     assert lancefs.open(path).take(rows).equals(whole.take(rows))
-    assert len(plain) > 5
-    assert all(plain)
 
 
 def _fragment_of(name: str, rows: int) -> str:

@@ -37,7 +37,7 @@ class FlatColumns:
 
     Args:
         numbers: Positions of the flat columns.
-        plans: Their plans; see `are_flat`.
+        plans: Their plans; see `LeafPlan.is_flat`.
 
     Attributes:
         span: Byte range of the file that has all of their pages.
@@ -89,11 +89,6 @@ class FlatColumns:
         is_aligned = (address - self.span[0] + values) % steps == 0
         is_aligned &= (skipped % 8 == 0) | ((bits > 1) & ~has_nulls)
         return np.flatnonzero(is_within & is_whole & is_aligned)
-
-
-def are_flat(plan: LeafPlan) -> bool:
-    """Whether the pages of a column are flat values and nothing else."""
-    return bool((plan.pages[:, PageColumn.VALUES] == Stored.WHOLE).all())
 
 
 def _alignment(bits: int) -> int:

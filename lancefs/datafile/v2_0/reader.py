@@ -31,7 +31,7 @@ from lancefs.datafile.v2_0.array_page import ArrayPage, Slots, name_of
 from lancefs.datafile.v2_0.descriptions import check_column, parse_page_encoding
 from lancefs.datafile.v2_0.encodings import dictionary_overhead, read_bytes, read_extents
 from lancefs.datafile.v2_0.extents import Extents, join_extents
-from lancefs.datafile.v2_0.flat_columns import FlatColumns, are_flat
+from lancefs.datafile.v2_0.flat_columns import FlatColumns
 from lancefs.datafile.v2_0.point_plans import plan_leaf
 from lancefs.datafile.v2_1.assembly import assemble_rows, report_disagreement
 from lancefs.datafile.v2_1.kernel_choice import MAX_ROWS, are_plainly_read
@@ -161,7 +161,7 @@ class ArrayReader(PointReader):
         ]
         yield from self.container.load([self.columns[leaf.field.id] for _, leaf in own])
         planned = [(number, self._fitting_plan(leaf)) for number, leaf in own]
-        flat = [(number, plan) for number, plan in planned if plan is not None and are_flat(plan)]
+        flat = [(number, plan) for number, plan in planned if plan is not None and plan.is_flat]
         columns = FlatColumns(*zip(*flat, strict=True)) if flat else None
         self._cached_metadata.flat.put(fields, columns)
         return columns

@@ -57,7 +57,8 @@ class FilePlan:
         self.levels = [plan.levels for _, plan in nested if plan.levels is not None]
         self.span = self.table.span
         self._plans = tuple(plans)
-        self._shapes = {(plan.rows, plan.values) for plan in plans}
+        # Pages without chunks are read row by row in any way.
+        self._shapes = {(plan.rows, plan.values) for plan in plans if not plan.is_flat}
         self._level_pages: Ints | None = None
 
     def is_of(self, plans: Sequence[LeafPlan]) -> bool:

@@ -22,7 +22,7 @@ from lancefs.datafile.v2_1.levels import Layer, parse_layers
 from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding, FullZipLayout, General
 
 if TYPE_CHECKING:
-    from lancefs.datafile.v2_1.layouts.fullzip_page import FullZip
+    from lancefs.datafile.v2_1.layouts.fullzip_page import FullZip, FullZipPage
 
 # Most bytes of the chunk table of a page, which is walked up to its end for every read.
 MAX_TABLE_BYTES = 64 * 1024
@@ -34,7 +34,6 @@ SPAN_BITS = 128  # the start and the end of a string
 
 _WIDTHS = (8, 16, 32, 64)  # bits of values that are bit-packed
 MAX_BITS = 256  # of a plain value: those of a decimal
-_MAX_VECTOR_BITS = 64 * 1024  # of a short vector: those of longer ones are in full-zip pages
 _MAX_SPLIT_BITS = 128  # of a byte-stream split value
 _LEVEL_BITS = 16
 
@@ -136,8 +135,7 @@ def point_bits(data_type: pa.DataType) -> int | None:
     kind = data_type.value_type
     if not pa.types.is_primitive(kind) or kind.bit_width % 8:
         return None
-    bits = data_type.list_size * kind.bit_width
-    return bits if 0 < bits <= _MAX_VECTOR_BITS else None
+    return data_type.list_size * int(kind.bit_width) or None
 
 
 def may_have_form(data_type: pa.DataType, form: ValueForm) -> bool:
@@ -187,9 +185,9 @@ def plan_page_in_file(
     """Plan how the kernel reads a page, with the places of its buffers; None where it cannot."""
     if isinstance(description, MiniBlock):
         return _plan_chunks(description, page, bits, structs)
-    if bits not in (0, RECORD):
-        return None
-    return _plan_zipped(description.layout, page, structs, is_record=bits == RECORD)
+    if bits in (0, RECORD):
+        return _plan_zipped(description.layout, page, structs, is_record=bits == RECORD)
+    return _plan_vectors(description(page), structs, bits)
 
 
 def _plan_chunks(
@@ -230,6 +228,20 @@ def _plan_zipped(
     levels = (Stored.FLAT, layout.bits_def) if has_levels else (Stored.NONE, 0)
     stored = width, Stored.ZIPPED, layout.bits_per_offset, *levels
     return ValueForm(form, SPAN_BITS), (*index, *rows, *stored, *rows, 0), None
+
+
+def _plan_vectors(reader: FullZipPage, structs: int, bits: int) -> _PlannedPage | None:
+    """Plan how the kernel reads a full-zip page of vectors that has nothing but their numbers."""
+    encoding, (start, end) = reader.layout.value_compression, reader.page.buffers[0]
+    if reader.word or reader.has_index or not _are_supported(reader.layers, structs, False):
+        return None
+    if _stored_as(encoding, bits) is not Stored.FLAT or reader.width * 8 != bits:
+        return None
+    if not 0 <= reader.page.rows * reader.width <= end - start:
+        return None
+    form = ValueForm(PointForm.VALUES, bits, int(encoding.fixed_size_list.items_per_value))
+    stored = 0, Stored.WHOLE, bits, Stored.NONE, 0
+    return form, (start, start, start, end, *stored, start, start, 0), None
 
 
 def _form_of_zipped(encoding: CompressiveEncoding, is_record: bool) -> PointForm | None:

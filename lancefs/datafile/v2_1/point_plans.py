@@ -18,7 +18,7 @@ from lancefs.datafile.blocks import Block, Ints, lengths_of
 from lancefs.datafile.buffers import in_own_memory
 from lancefs.datafile.container import ColumnPages
 from lancefs.datafile.kernels.fsst import SymbolTable, parse_table
-from lancefs.datafile.kernels.points import POSITIONS, PageColumn
+from lancefs.datafile.kernels.points import POSITIONS, PageColumn, Stored
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.leaf_columns import LeafField
 from lancefs.datafile.v2_1.levels import Layer
@@ -215,6 +215,11 @@ class LeafPlan(NamedTuple):
         return self.rows if self.levels is None else self.levels.values
 
     @property
+    def is_flat(self) -> bool:
+        """Whether the pages are nothing but values of one width, so that no range is copied."""
+        return bool((self.pages[:, PageColumn.VALUES] == Stored.WHOLE).all())
+
+    @property
     def joint_form(self) -> Hashable:
         """What the plans of the same leaf in several files have in common that are read as one."""
         return self.form, self.bits, None if self.levels is None else self.levels.layers
@@ -228,11 +233,13 @@ class LeafMemory(NamedTuple):
             columns).
         lengths: Bytes of the values of each leaf: int64, shape (leaves,).
         size: Bytes of the memory.
+        of_vectors: Bytes of the values that are vectors, of which few rows may have many.
     """
 
     leaves: Ints
     lengths: Ints
     size: int
+    of_vectors: int
 
 
 class PlanTable:

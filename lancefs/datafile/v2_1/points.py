@@ -329,7 +329,8 @@ def leaf_memory(
     columns[:, LeafColumn.OUT] = starts
     columns[:, LeafColumn.VALIDITY] = np.where(is_nullable, starts + sizes, -1)
     columns[:, LeafColumn.FIRST_WANTED :] = wanted[some]
-    return LeafMemory(columns, lengths, int(ends[-1]))
+    of_vectors = int(lengths[bits[some] > MAX_BITS].sum())
+    return LeafMemory(columns, lengths, int(ends[-1]), of_vectors)
 
 
 def _memory(reading: Reading, leaves: range) -> LeafMemory:
@@ -376,10 +377,8 @@ def _take(reading: Reading, leaves: range) -> tuple[Bytes, list[_LeafValues], in
         how many places.
     """
     memory = _memory(reading, leaves)
-    is_wide = reading.sources[0].table.bits[leaves.start : leaves.stop] > MAX_BITS
-    if is_wide.any():  # vectors, of which few rows may have many bytes
-        size = int(memory.lengths[is_wide].sum())
-        check_size(size, size)
+    if memory.of_vectors:
+        check_size(memory.of_vectors, memory.of_vectors)
     pages = reading.pages
     out, numbers = take_points(reading.pieces, pages, memory.leaves, reading.rows, memory.size)
     *nulls, seen, places = numbers.tolist()

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
-from lancefs.datafile.blocks import Ints, RowRange
+from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.container import Container, Page
 from lancefs.datafile.fields import CacheByFields, Field, are_same
 from lancefs.datafile.row_ranges import count_rows, rows_of
@@ -39,16 +38,15 @@ from lancefs.datafile.v2_1.leaf_columns import (
     leaves_of,
 )
 from lancefs.datafile.v2_1.nested_plans import plan_nested
-from lancefs.datafile.v2_1.nested_points import FilePlan, FoundLeaves, read_leaves
+from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
 from lancefs.datafile.v2_1.number_columns import are_read_as_numbers, is_coded
 from lancefs.datafile.v2_1.page_fetcher import PageFetcher
 from lancefs.datafile.v2_1.plain_columns import PlainColumns
 from lancefs.datafile.v2_1.point_plans import LeafPlan, may_be_plain, plan_leaf, plan_plain
 from lancefs.datafile.v2_1.point_reader import CachedMetadata, PointReader
 from lancefs.datafile.v2_1.text_columns import are_read_as_texts
-from lancefs.datafile.v2_1.vector_rows import VectorPlan, plan_vectors
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, Refusal, UnsupportedFeature, locating
-from lancefs.storage import ByteRange, Bytes, Reads, SparseRanges, count_pages
+from lancefs.storage import Reads, SparseRanges, count_pages
 
 if TYPE_CHECKING:
     from lancefs.datafile.row_sizes import PageSizes
@@ -58,56 +56,6 @@ _PlannedLeaf: TypeAlias = tuple[LeafField, LeafPlan]
 # Bytes of the chunk tables of all groups of plain columns, about.
 _MAX_TABLES = 8 * 1024 * 1024
 _MAX_ASKED = 4  # groups of fields that are cached
-
-
-class _PointPlan(NamedTuple):
-    """How kernels read a few rows of some leaves, one at least.
-
-    Attributes:
-        file: How those leaves are read that are no vectors; None where all are.
-        vectors: The leaves of vectors, each with how it is read.
-    """
-
-    file: FilePlan | None
-    vectors: Sequence[tuple[LeafField, VectorPlan]] = ()
-
-    @property
-    def spans(self) -> list[ByteRange]:
-        """The byte ranges of the file that are looked at: of `file`, then of each of `vectors`."""
-        plans = () if self.file is None else (self.file,)
-        return [each.span for each in (*plans, *(own for _, own in self.vectors))]
-
-    def is_worthwhile(self, count: int) -> bool:
-        """Whether so many rows are few enough to be read singly."""
-        return self.file is None or self.file.is_worthwhile(count)
-
-    def read(self, data: Sequence[Bytes], rows: Ints) -> FoundLeaves:
-        """Read rows.
-
-        Args:
-            data: The bytes of each of `spans`.
-            rows: The rows: int64, shape (rows,), ascending and each once, at least one.
-
-        Raises:
-            CorruptFile: A page is damaged, or there is no such row.
-            UnsupportedFeature: A page has something that this release does not read.
-            TooLarge: The rows have more bytes than `limited` allows.
-            MemoryLimitExceeded: They do, and no fewer rows can be read.
-        """
-        plans = [] if self.file is None else [self.file]
-        leaves, size, places = dict[int, LeafRows](), 0, 0
-        for (leaf, own), of_leaf in zip(self.vectors, data[len(plans) :], strict=True):
-            leaves[leaf.field.id] = LeafRows(own.read(of_leaf, rows), {})
-            size, places = size + len(rows) * own.width, places + len(rows)
-        if not plans:
-            return FoundLeaves(leaves, size, places)
-        found = read_leaves(plans, [rows], data[:1])
-        return FoundLeaves(leaves | found.leaves, size + found.size, places + found.places)
-
-    def pages_with(self, rows: Ints) -> int:
-        """Return the number of pages of the leaves that hold rows; see `read`."""
-        of_file = 0 if self.file is None else self.file.table.pages_with(rows)
-        return of_file + sum([len(np.unique(own.pages_of(rows))) for _, own in self.vectors])
 
 
 class _Asked:
@@ -129,7 +77,7 @@ class _Asked:
         self.fields = tuple(fields)
         self.leaves = leaves
         self.are_numbers = are_numbers
-        self.plan: _PointPlan | None = None
+        self.plan: FilePlan | None = None
         self.is_planned = False
 
 
@@ -263,7 +211,7 @@ class StructuralReader(PointReader):
         return [self._assemble_field(field, leaves, count) for field in asked.fields], None
 
     def _read_points(
-        self, plan: _PointPlan, ranges: Sequence[RowRange]
+        self, plan: FilePlan, ranges: Sequence[RowRange]
     ) -> Reads[tuple[Mapping[int, LeafRows], Refusal | None]]:
         """Read rows of leaves by kernels.
 
@@ -276,42 +224,26 @@ class StructuralReader(PointReader):
             CorruptFile: The levels of a page are damaged, which is not always seen page by page.
         """
         rows, file = rows_of(ranges), self.container.file
-        data = yield SparseRanges(plan.spans)
+        (data,) = yield SparseRanges([plan.span])
         try:
-            found = plan.read(data, rows)
+            found = read_leaves([plan], [rows], [data])
         except (CorruptFile, UnsupportedFeature) as error:
-            if plan.file is not None:
-                self.check_levels(plan.file, rows, data[0])
+            self.check_levels(plan, rows, data)
             return {}, error
         except MemoryLimitExceeded:  # page by page, less is decoded at once
             return {}, None
         file.looked_at(found.size, found.places)
-        count_pages(plan.pages_with(rows))
+        count_pages(plan.table.pages_with(rows))
         return found.leaves, None
 
     def _plan_few(self, asked: _Asked) -> Reads[None]:
         """Plan how kernels read a few rows of fields, if they support all of the leaves."""
         yield from self.container.load([self.columns[leaf.field.id] for leaf in asked.leaves])
-        vectors = [
-            (leaf, plan) for leaf in asked.leaves if (plan := self._vector_plan(leaf)) is not None
-        ]
-        ids = {leaf.field.id for leaf, _ in vectors}
-        others = (
-            [leaf for leaf in asked.leaves if leaf.field.id not in ids] if ids else asked.leaves
-        )
-        planned = self._plans_of(others)
-        are_all = len(planned) == len(others)
+        planned = self._plans_of(asked.leaves)
+        are_all = len(planned) == len(asked.leaves) > 0
         if are_all and all(self.may_have(plan.rows) for _, plan in planned):
-            of_file = self.file_plan(*zip(*planned, strict=True)) if planned else None
-            asked.plan = _PointPlan(of_file, vectors)
+            asked.plan = self.file_plan(*zip(*planned, strict=True))
         asked.is_planned = True
-
-    def _vector_plan(self, leaf: LeafField) -> VectorPlan | None:
-        """Return how rows of a leaf are read that is one of vectors; None for all others."""
-        plan = None
-        with suppress(CorruptFile, UnsupportedFeature):  # in a page that may not be wanted
-            plan = plan_vectors(leaf, self.container.column(self.columns[leaf.field.id]))
-        return plan if plan is not None and self.may_have(int(plan.first_rows[-1])) else None
 
     def _assemble_field(self, field: Field, leaves: Mapping[int, LeafRows], count: int) -> pa.Array:
         leaf = leaves.get(field.id)
@@ -472,10 +404,12 @@ class StructuralReader(PointReader):
             The leaves, by field id; and the error of a kernel, as of `_read_points`.
         """
         most, most_nested = most_rows(ranges), most_nested_rows(ranges)
-        # A single range of leaves with lists takes a run of chunks, which is as quick.
+        # A single range of leaves with lists takes a run of chunks, which is as quick; one of flat
+        # pages is not copied.
         planned = [
             each
             for each in self._plans_of(leaves)
+            if not (len(ranges) == 1 and each[1].is_flat)
             if is_contiguous
             or is_worthwhile(
                 count,
@@ -486,7 +420,7 @@ class StructuralReader(PointReader):
         ]
         if not planned:
             return {}, None
-        plan = _PointPlan(self.file_plan(*zip(*planned, strict=True)))
+        plan = self.file_plan(*zip(*planned, strict=True))
         found, refusal = yield from self._read_points(plan, ranges)
         url = self.container.file.url
         fetched = {
