@@ -27,6 +27,7 @@ from lancefs.datafile.v2_1.small_files import (
     SupportedField,
     are_supported,
     decode_small,
+    plan_small,
     supported_fields,
 )
 from lancefs.errors import (
@@ -154,14 +155,17 @@ def _decode_joined(
     pages = find_pages(data, bounds, np.array([one.column for one in supported], np.int64))
     if pages is None:
         return SmallRows({})
-    found = SmallRows({})
+    plan = None
     if are_supported(pages.versions):
-        found = decode_small(files, supported, pages.pages)
-    elif ranges is None and tuple(pages.versions[0]) == _IS_2_0:
+        plan = plan_small
+    elif tuple(pages.versions[0]) == _IS_2_0:
         from lancefs.datafile.v2_0 import small_files
 
         if small_files.is_supported(files, pages.versions):
-            found = small_files.decode_small(files, supported, pages.pages)
+            plan = small_files.plan_small
+    if plan is None:
+        return SmallRows({})
+    found = decode_small(files, supported, pages.pages, plan)
     count_bytes(found.size)
     return found
 

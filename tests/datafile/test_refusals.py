@@ -15,7 +15,6 @@ import pytest
 import lancefs
 from lancefs.datafile.container import Container
 from lancefs.datafile.v2_0 import reader as reader_2_0
-from lancefs.datafile.v2_0 import small_files as small_files_2_0
 from lancefs.datafile.v2_1 import (
     joint_points,
     number_columns,
@@ -101,9 +100,9 @@ WAYS = {
     ),
     "a few rows, 2.0": Way(reader_2_0, "read_leaves", "2.0", 1, NUMBERS, FEW),
     "a few rows of files, 2.0": Way(joint_points, "read_leaves", "2.0", 2, NUMBERS, [3, ROWS - 1]),
-    "small files, 2.0": Way(small_files_2_0, "_rows_of", "2.0", 30, NUMBERS, None),
+    "small files, 2.0": Way(small_files, "read_points", "2.0", 30, NUMBERS, None),
     "small files beside others, 2.0": Way(
-        small_files_2_0, "_rows_of", "2.0", 30, ["text", "list"], None
+        small_files, "read_points", "2.0", 30, ["text", "list"], None
     ),
 }
 

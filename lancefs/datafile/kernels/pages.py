@@ -63,10 +63,10 @@ class Stored(IntEnum):
     LOOKED_UP = 9  # indices, bit-packed inline, into a dictionary of strings
     ZIPPED = 10  # strings of a full-zip page, each behind its level and its length
     SKIPPED = 11  # levels that are known; their width is the number of their buffers, 1 or 2
-    # Pages without chunks (2.0, and vectors): values in place of chunks, and in place of a table a bit for each
-    # that tells whether it is valid; strings in place of chunks, and where they end in place of a
-    # table; indices from 1 on in place of a table, and in place of chunks where items end, with as
-    # many bits each as the width.
+    # Pages without chunks (2.0, and vectors): values in place of chunks, and in place of a table a
+    # bit for each that tells whether it is valid; strings in place of chunks, and where they end in
+    # place of a table; indices from 1 on in place of a table, and in place of chunks where items
+    # end, with as many bits each as the width.
     WHOLE = 12
     ENDS = 13
     INDEXED = 14

@@ -22,6 +22,13 @@ static int find_buffer(Piece piece, const int64_t *page, int begin, Buffer *foun
     return 0;
 }
 
+/* Note values of one size that follow each other. */
+static void look_along(Looked *looked, int64_t at, int64_t size, int64_t count) {
+    const int64_t places = (at + (count - 1) * size) / NEAR - at / NEAR + 1;
+    looked->bytes += count * size;
+    looked->places += places < count ? places : count;
+}
+
 static int is_set(Buffer bits, int64_t position) {
     return bits.data[position / 8] >> (position % 8) & 1;
 }
@@ -40,7 +47,13 @@ static int64_t read_values(Piece piece, const int64_t *page, const int64_t *rows
     if ((bits == 1 ? last / 8 >= values.size : last >= values.size / bytes) ||
         (has_bits && (validity == NULL || last / 8 >= valid.size)))
         return DAMAGED;
-    for (int64_t i = start; i < stop; i++) {
+    const int64_t dense = bits == 1 ? 0 : in_a_row(rows, start, stop);
+    if (dense) {
+        const int64_t at = (last - dense + 1) * bytes;
+        memcpy(out + start * bytes, values.data + at, (size_t)(dense * bytes));
+        look_along(&values_seen, at, bytes, dense);
+    }
+    for (int64_t i = start; i < stop && !dense; i++) {
         const int64_t within = rows[i] - first;
         if (bits == 1) {
             if (is_set(values, within))
@@ -50,10 +63,13 @@ static int64_t read_values(Piece piece, const int64_t *page, const int64_t *rows
             memcpy(out + i * bytes, values.data + within * bytes, (size_t)bytes);
             look(&values_seen, within * bytes, bytes);
         }
+    }
+    for (int64_t i = start; i < stop && validity != NULL; i++) {
+        const int64_t within = rows[i] - first;
         const int is_valid = !has_bits || is_set(valid, within);
         if (has_bits)
             look(&bits_seen, within / 8, 1);
-        if (is_valid && validity != NULL)
+        if (is_valid)
             set_bit(validity, i);
         nulls += !is_valid;
     }

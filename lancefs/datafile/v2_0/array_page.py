@@ -103,22 +103,6 @@ def as_unsigned(block: Block, what: str) -> Array:
     return block.values.view(dtype_of(block.bits // 8))
 
 
-def as_integers(slots: Slots, what: str) -> Ints:
-    """Return slots as 64-bit integers, none of them null or negative.
-
-    Args:
-        slots: The slots.
-        what: Name of the values in messages.
-
-    Raises:
-        CorruptFile: The values are not such integers.
-    """
-    values = as_signed(slots, what)
-    if len(values) and int(values.min()) < 0:
-        raise CorruptFile(f"some of {what} are beyond 2⁶³")
-    return values
-
-
 def as_signed(slots: Slots, what: str) -> Ints:
     """Return slots as 64-bit integers, none of them null; those beyond 2⁶³ are negative.
 

@@ -67,6 +67,11 @@ class DictionaryForm(NamedTuple):
 PageForm: TypeAlias = PlainForm | DictionaryForm
 
 
+def values_of(form: PageForm) -> PlainForm:
+    """Return how the values are stored, or the items of a dictionary."""
+    return form.items if isinstance(form, DictionaryForm) else form
+
+
 def plain_form(encoding: pb.ArrayEncoding) -> PlainForm | None:
     """Return what a description tells, if pages with it are plain; else None.
 

@@ -7,10 +7,10 @@ files of a run, and another one reads their values, as if these were pages of on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import IntEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -81,6 +81,11 @@ class _Described(NamedTuple):
     numbers: Ints
 
 
+# A field, bits of its values, its page in each file, rows of each file, and the bytes of the files;
+# see `plan_small`.
+PlanSmall: TypeAlias = Callable[[Field, int, Ints, Ints, Bytes], LeafPlan | None]
+
+
 class SmallFiles(NamedTuple):
     """Small files, with the rows to read of each.
 
@@ -144,7 +149,9 @@ def supported_fields(columns: Mapping[int, int], fields: Sequence[Field]) -> lis
     return sorted(supported, key=lambda one: one.column)
 
 
-def decode_small(files: SmallFiles, supported: Sequence[SupportedField], tables: Ints) -> SmallRows:
+def decode_small(
+    files: SmallFiles, supported: Sequence[SupportedField], tables: Ints, make_plan: PlanSmall
+) -> SmallRows:
     """Decode the rows of those fields whose pages kernels support.
 
     Args:
@@ -152,12 +159,13 @@ def decode_small(files: SmallFiles, supported: Sequence[SupportedField], tables:
         supported: The fields; see `supported_fields`.
         tables: The page of each field in each file; see `FileColumn`: int64, shape (fields, files,
             columns).
+        make_plan: Plans how a leaf is read; see `plan_small`.
     """
     data, rows = files.data, files.rows
     plans: dict[int, LeafPlan] = {}
     for (field, _, bits), pages in zip(supported, tables, strict=True):
         with suppress(CorruptFile, UnsupportedFeature):  # the page-by-page path says what is wrong
-            plan = _plan(field, bits, pages, rows, data)
+            plan = make_plan(field, bits, pages, rows, data)
             if plan is not None:
                 plans[field.id] = plan
     if not plans:
@@ -200,7 +208,7 @@ def _wanted_rows(files: SmallFiles) -> Ints:
     )
 
 
-def _plan(field: Field, bits: int, pages: Ints, rows: Ints, data: Bytes) -> LeafPlan | None:
+def plan_small(field: Field, bits: int, pages: Ints, rows: Ints, data: Bytes) -> LeafPlan | None:
     """Plan how a leaf is read, as `plan_leaf` does for one file.
 
     Args:
