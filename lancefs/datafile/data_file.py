@@ -11,15 +11,17 @@ from lancefs.datafile.blocks import Ints, RowRange
 from lancefs.datafile.buffers import TooLarge, empty
 from lancefs.datafile.container import Container
 from lancefs.datafile.field_reader import FieldReader as FieldReader
+from lancefs.datafile.field_reader import read_fields
 from lancefs.datafile.fields import Field
 from lancefs.datafile.kernels import find_pages
 from lancefs.datafile.page_ranges import join_columns
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.assembly import assemble, assemble_rows, report_disagreement
-from lancefs.datafile.v2_1.joint_points import JointRows, files_by_form, plan_joint
+from lancefs.datafile.v2_1.joint_points import files_by_form, plan_joint
 from lancefs.datafile.v2_1.kernel_choice import is_worthwhile
 from lancefs.datafile.v2_1.leaf_columns import leaves_below, leaves_of
-from lancefs.datafile.v2_1.point_reader import PointReader
+from lancefs.datafile.v2_1.nested_points import FoundLeaves
+from lancefs.datafile.v2_1.point_reader import PointReader, take_leaves
 from lancefs.datafile.v2_1.reader import StructuralReader
 from lancefs.datafile.v2_1.small_files import (
     SmallFiles,
@@ -31,9 +33,7 @@ from lancefs.datafile.v2_1.small_files import (
     supported_fields,
 )
 from lancefs.errors import (
-    CorruptFile,
     LanceError,
-    MemoryLimitExceeded,
     Refusal,
     UnsupportedFeature,
     locating,
@@ -237,27 +237,19 @@ def mapped_fields(
 
 def _read_joint(
     files: Sequence[tuple[File, FieldReader, Sequence[RowRange]]], fields: Sequence[Field]
-) -> JointRows:
+) -> FoundLeaves:
     """Read those fields of several local files that a kernel reads at once."""
     known = [(reader, rows) for _, reader, rows in files if isinstance(reader, PointReader)]
     plan = plan_joint(known, leaves_of(fields)) if len(known) == len(files) > 1 else None
     if plan is None:
-        return JointRows({})
+        return FoundLeaves({})
     opened = [file for file, _, _ in files]
-    spans = [SparseRanges([span]) for span in plan.spans]
-    read = read_all(list(zip(opened, spans, strict=True)))
-    data = [of_file for (of_file,) in read]
-    try:
-        found = plan.read(data)
-    except (CorruptFile, UnsupportedFeature) as error:
-        for (reader, _), own, rows, of_file in zip(known, plan.files, plan.rows, data, strict=True):
-            reader.check_levels(own, rows, of_file)
-        return JointRows({}, error)
-    except MemoryLimitExceeded:  # page by page, less is decoded at once
-        return JointRows({})
-    for file in opened:
-        file.verify()
-        file.looked_at(found.size // len(opened), found.places // len(opened))
+    spans = [SparseRanges([each.span]) for each in plan.files]
+    data = [data for (data,) in read_all(list(zip(opened, spans, strict=True)))]
+    found = take_leaves([reader for reader, _ in known], plan.files, plan.rows, data)
+    if found.leaves:
+        for file in opened:
+            file.verify()
     return found
 
 
@@ -321,13 +313,18 @@ def _read_others(
     fetches = [
         (file, fetch)
         for file, reader, ranges in files
-        if (fetch := reader.fetch(leaves, ranges)) is not None
+        if (fetch := reader.fetch(leaves, ranges, refusal)) is not None
     ]
     if len(fetches) == len(files):
         first, *others = run(fetches)
-        return assemble(fields, [first._replace(refusal=first.refusal or refusal), *others])
-    reads = [(file, reader.read_all(fields, ranges)) for file, reader, ranges in files]
+        return assemble(fields, [first, *others])
+    if refusal is None:
+        return join_columns(
+            run([(file, reader.read_all(fields, ranges)) for file, reader, ranges in files])
+        )
+    reads = [
+        (file, read_fields(reader.read, file.url, fields, ranges)) for file, reader, ranges in files
+    ]
     arrays = join_columns(run(reads))
-    if refusal is not None:
-        report_disagreement(refusal.path or files[0][0].url, refusal)
+    report_disagreement(refusal.path or files[0][0].url, refusal)
     return arrays

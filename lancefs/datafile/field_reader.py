@@ -10,7 +10,7 @@ import pyarrow as pa
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.fields import Field
 from lancefs.datafile.v2_1.leaf_columns import FetchedRows, LeafField
-from lancefs.errors import locating
+from lancefs.errors import Refusal, locating
 from lancefs.storage import Reads, together
 
 if TYPE_CHECKING:
@@ -51,13 +51,18 @@ class FieldReader(Protocol):
         ...
 
     def fetch(
-        self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]
+        self,
+        leaves: Sequence[LeafField],
+        ranges: Sequence[RowRange],
+        refusal: Refusal | None = None,
     ) -> Reads[FetchedRows] | None:
         """Fetch rows that are decoded together with the rows of other files.
 
         Args:
             leaves: The leaves of fields that are pruned to what the file holds.
             ranges: Rows of the file, ascending and disjoint.
+            refusal: The error of a kernel that refused pages of the leaves, so that all of them are
+                read page by page; None if none did.
 
         Returns:
             None if the format cannot decode several files as one.

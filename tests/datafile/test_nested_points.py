@@ -16,7 +16,7 @@ from support import examples
 
 import lancefs
 from lancefs.datafile.container import Container
-from lancefs.datafile.v2_1 import joint_points, reader
+from lancefs.datafile.v2_1 import point_reader
 from lancefs.datafile.v2_1.nested_points import FilePlan, FoundLeaves, read_leaves
 from lancefs.errors import CorruptFile
 
@@ -34,8 +34,7 @@ def by_kernels(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         names.update(leaf.top.name for leaf in plans[0].leaves)
         return read_leaves(plans, *others)
 
-    for module in (reader, joint_points):
-        monkeypatch.setattr(module, "read_leaves", noting)
+    monkeypatch.setattr(point_reader, "read_leaves", noting)
     return names
 
 
@@ -202,8 +201,7 @@ def test_all_rows_of_many_small_files_are_read_by_few_calls(
         files.append(len(plans))
         return read_leaves(plans, *others)
 
-    for module in (reader, joint_points):
-        monkeypatch.setattr(module, "read_leaves", counting)
+    monkeypatch.setattr(point_reader, "read_leaves", counting)
     table = pa.table({kind: column(kind, ROWS, "both", 9) for kind in KINDS})
     path = tmp_path / "t"
     lance.write_dataset(table, path, max_rows_per_file=100, data_storage_version=version)

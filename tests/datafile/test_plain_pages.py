@@ -18,7 +18,7 @@ from support import examples
 import lancefs
 from lancefs.datafile.container import Container
 from lancefs.datafile.v2_0 import reader
-from lancefs.datafile.v2_1 import joint_points
+from lancefs.datafile.v2_1 import point_reader
 from lancefs.errors import CorruptFile
 
 RNG = np.random.default_rng(20)
@@ -104,13 +104,13 @@ def test_a_kernel_reads_few_rows_of_flat_values_and_strings(
     written: tuple[Path, pa.Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, whole = written
-    calls, read_leaves = [], reader.read_leaves
+    calls, read_leaves = [], point_reader.read_leaves
 
     def counting(*arguments: Any) -> Any:
         calls.append(1)
         return read_leaves(*arguments)
 
-    monkeypatch.setattr(reader, "read_leaves", counting)
+    monkeypatch.setattr(point_reader, "read_leaves", counting)
     dataset = lancefs.open(path)
     for name in whole.column_names:
         calls.clear()
@@ -152,18 +152,18 @@ def test_rows_of_several_fragments_are_those_of_the_table(
     last = len(whole) - 1
     rows = [0, 4, 5, 19_979, 19_980, 30_000, 30_001, 30_002, last - 1, last]
     joint: list[int] = []
-    read_leaves = joint_points.read_leaves
+    read_leaves = point_reader.read_leaves
 
     def counting(plans: Any, *arguments: Any) -> Any:
         joint.append(len(plans))
         return read_leaves(plans, *arguments)
 
-    monkeypatch.setattr(joint_points, "read_leaves", counting)
+    monkeypatch.setattr(point_reader, "read_leaves", counting)
     dataset = lancefs.open(path)
     found = dataset.take(rows)
     found.validate(full=True)
     assert found.equals(whole.take(rows))
-    assert joint == [3]  # one call for the files
+    assert [files for files in joint if files > 1] == [3]  # one call for the files
     for names in (["text"], ["flag", "number"], ["long", "kind"], whole.column_names[-2:]):
         assert dataset.take(rows[::3], columns=names).equals(whole.select(names).take(rows[::3]))
     kept = dataset.to_table(filter="id IN (7, 20007, 59999)")

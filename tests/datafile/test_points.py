@@ -19,7 +19,7 @@ import lancefs
 from lancefs.datafile.container import ColumnPages, Container
 from lancefs.datafile.logical_types import has_type
 from lancefs.datafile.outlines import outline_of
-from lancefs.datafile.v2_1 import assembly, kernel_choice, reader
+from lancefs.datafile.v2_1 import assembly, kernel_choice, point_reader, reader
 from lancefs.datafile.v2_1.layouts.fullzip_page import FullZipPage
 from lancefs.datafile.v2_1.leaf_columns import LeafField
 from lancefs.datafile.v2_1.page_plans import PointForm
@@ -155,7 +155,7 @@ def test_contiguous_rows_are_the_same_read_by_the_kernel_and_page_by_page(
     by_kernel = dataset.to_table()
     calls = []
     monkeypatch.setattr(kernel_choice, "_MIN_LEAVES", 1 << 30)
-    monkeypatch.setattr(reader, "read_leaves", lambda *_: calls.append(1))
+    monkeypatch.setattr(point_reader, "read_leaves", lambda *_: calls.append(1))
     assert dataset.to_table().equals(by_kernel)
     assert not calls
 

@@ -14,11 +14,9 @@ import pytest
 
 import lancefs
 from lancefs.datafile.container import Container
-from lancefs.datafile.v2_0 import reader as reader_2_0
 from lancefs.datafile.v2_1 import (
-    joint_points,
     number_columns,
-    reader,
+    point_reader,
     small_files,
     text_columns,
 )
@@ -84,12 +82,14 @@ class Way(NamedTuple):
 
 NUMBERS, TEXTS = ["number", "text"], ["text"]
 WAYS = {
-    "a few rows": Way(reader, "read_leaves", "2.1", 1, NUMBERS, FEW),
-    "a few rows of lists": Way(reader, "read_leaves", "2.2", 1, ["list"], FEW),
-    "a few rows beside others": Way(reader, "read_leaves", "2.1", 1, ["text", "gaps"], FEW),
-    "a few vectors": Way(reader, "read_leaves", "2.1", 1, ["vector"], FEW),
-    "a few vectors beside others": Way(reader, "read_leaves", "2.2", 1, ["text", "vector"], FEW),
-    "a few rows of files": Way(joint_points, "read_leaves", "2.1", 2, NUMBERS, [3, ROWS - 1]),
+    "a few rows": Way(point_reader, "read_leaves", "2.1", 1, NUMBERS, FEW),
+    "a few rows of lists": Way(point_reader, "read_leaves", "2.2", 1, ["list"], FEW),
+    "a few rows beside others": Way(point_reader, "read_leaves", "2.1", 1, ["text", "gaps"], FEW),
+    "a few vectors": Way(point_reader, "read_leaves", "2.1", 1, ["vector"], FEW),
+    "a few vectors beside others": Way(
+        point_reader, "read_leaves", "2.2", 1, ["text", "vector"], FEW
+    ),
+    "a few rows of files": Way(point_reader, "read_leaves", "2.1", 2, NUMBERS, [3, ROWS - 1]),
     "numbers": Way(number_columns, "read_plain", "2.1", 1, ["number"], None),
     "numbers beside others": Way(number_columns, "read_plain", "2.1", 1, ["number", "gaps"], None),
     "texts": Way(text_columns, "read_texts", "2.1", 1, TEXTS, None),
@@ -98,8 +98,8 @@ WAYS = {
     "rows of small files": Way(
         small_files, "read_points", "2.2", 30, NUMBERS, [*range(60, 1500, 9)]
     ),
-    "a few rows, 2.0": Way(reader_2_0, "read_leaves", "2.0", 1, NUMBERS, FEW),
-    "a few rows of files, 2.0": Way(joint_points, "read_leaves", "2.0", 2, NUMBERS, [3, ROWS - 1]),
+    "a few rows, 2.0": Way(point_reader, "read_leaves", "2.0", 1, NUMBERS, FEW),
+    "a few rows of files, 2.0": Way(point_reader, "read_leaves", "2.0", 2, NUMBERS, [3, ROWS - 1]),
     "small files, 2.0": Way(small_files, "read_points", "2.0", 30, NUMBERS, None),
     "small files beside others, 2.0": Way(
         small_files, "read_points", "2.0", 30, ["text", "list"], None

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import lancefs
-from lancefs.datafile.v2_1 import joint_points, reader
+from lancefs.datafile.v2_1 import point_reader
 from lancefs.datafile.v2_1.nested_points import FilePlan, FoundLeaves, read_leaves
 from lancefs.lance_dataset import LanceDataset
 
@@ -67,8 +67,7 @@ def test_a_few_rows_of_runs_are_read_by_one_call_for_all_files(
         names.update(leaf.top.name for leaf in plans[0].leaves)
         return read_leaves(plans, *others)
 
-    for module in (reader, joint_points):
-        monkeypatch.setattr(module, "read_leaves", noting)
+    monkeypatch.setattr(point_reader, "read_leaves", noting)
     rows = np.unique(np.random.default_rng(3).integers(0, ROWS, 300))
     found = dataset.take(rows)
     assert found.equals(TABLE.take(rows).cast(found.schema))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support import examples
 
 import lancefs
-from lancefs.datafile.v2_1 import joint_points, kernel_choice, reader
+from lancefs.datafile.v2_1 import kernel_choice, point_reader
 from lancefs.datafile.v2_1.nested_points import FoundLeaves, read_leaves
 
 VERSIONS = ("2.1", "2.2", "2.3")
@@ -54,8 +54,7 @@ def by_kernels(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(len(plans[0].leaves))
         return read_leaves(plans, *others)
 
-    for module in (reader, joint_points):
-        monkeypatch.setattr(module, "read_leaves", noting)
+    monkeypatch.setattr(point_reader, "read_leaves", noting)
     return found
 
 

@@ -17,7 +17,7 @@ from lancefs.datafile.legacy.encodings import DictionaryValues, FileBytes, Legac
 from lancefs.datafile.legacy.footer import PageTable, Tail, read_footer
 from lancefs.datafile.legacy.page_slots import SlotRanges, split_by_batch
 from lancefs.datafile.row_ranges import filled, joined, places_within, rows_of
-from lancefs.errors import CorruptFile, UnsupportedFeature, locating
+from lancefs.errors import CorruptFile, Refusal, UnsupportedFeature, locating
 from lancefs.forks import cached_property
 from lancefs.storage import File, Reads, SparseRanges, count_pages, run, together
 
@@ -121,7 +121,12 @@ class LegacyReader:
             yield from self._table.load(ids)
         return (yield from self._read(field, slots, source))
 
-    def fetch(self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]) -> None:
+    def fetch(
+        self,
+        leaves: Sequence[LeafField],
+        ranges: Sequence[RowRange],
+        refusal: Refusal | None = None,
+    ) -> None:
         """Return None: pages of data files 0.1 are decoded one by one."""
 
     def page_sizes(self, fields: Sequence[Field]) -> list[list[PageSizes]]:

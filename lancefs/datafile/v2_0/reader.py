@@ -36,10 +36,10 @@ from lancefs.datafile.v2_0.point_plans import plan_leaf
 from lancefs.datafile.v2_1.assembly import assemble_rows, report_disagreement
 from lancefs.datafile.v2_1.kernel_choice import MAX_ROWS, are_plainly_read
 from lancefs.datafile.v2_1.leaf_columns import LeafField, leaves_below
-from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
+from lancefs.datafile.v2_1.nested_points import FilePlan
 from lancefs.datafile.v2_1.point_plans import LeafPlan
-from lancefs.datafile.v2_1.point_reader import CachedMetadata, PointReader
-from lancefs.errors import CorruptFile, MemoryLimitExceeded, Refusal, UnsupportedFeature, locating
+from lancefs.datafile.v2_1.point_reader import CachedMetadata, PointReader, take_leaves
+from lancefs.errors import CorruptFile, Refusal, UnsupportedFeature, locating
 from lancefs.storage import Reads, SparseRanges, count_pages, together
 
 _LISTS = ("list", "list.struct")
@@ -180,17 +180,10 @@ class ArrayReader(PointReader):
         if plan is None:
             return {}, None
         (data,) = yield SparseRanges([plan.span])
-        rows, file = rows_of(ranges), self.container.file
-        try:
-            found = read_leaves([plan], [rows], [data])
-        except (CorruptFile, UnsupportedFeature) as error:
-            return {}, error
-        except MemoryLimitExceeded:  # page by page, less is decoded at once
-            return {}, None
-        file.looked_at(found.size, found.places)
-        count_pages(plan.table.pages_with(rows))
-        leaves = found.leaves
-        arrays = {number: assemble_rows(fields[number], leaves, len(rows)) for number in numbers}
+        found, count = take_leaves([self], [plan], [rows_of(ranges)], [data]), count_rows(ranges)
+        if not found.leaves:
+            return {}, found.refusal
+        arrays = {one: assemble_rows(fields[one], found.leaves, count) for one in numbers}
         return arrays, None
 
     def _plan_few(self, fields: Sequence[Field]) -> Reads[_FewRows]:
@@ -222,7 +215,12 @@ class ArrayReader(PointReader):
         column = self.container.column(self.columns[leaf.field.id])
         return plan_leaf(leaf, column, self.container.footer.global_buffers)
 
-    def fetch(self, leaves: Sequence[LeafField], ranges: Sequence[RowRange]) -> None:
+    def fetch(
+        self,
+        leaves: Sequence[LeafField],
+        ranges: Sequence[RowRange],
+        refusal: Refusal | None = None,
+    ) -> None:
         """Return None: pages of data files 2.0 are decoded one by one."""
 
     def dictionary_items(self, page: Page) -> int | None:

@@ -12,29 +12,10 @@ from typing import NamedTuple
 from lancefs.datafile.blocks import Ints, RowRange
 from lancefs.datafile.row_ranges import count_rows, rows_of
 from lancefs.datafile.v2_1.kernel_choice import MAX_JOINT_ROWS, is_worthwhile
-from lancefs.datafile.v2_1.leaf_columns import LeafField, LeafRows
-from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
+from lancefs.datafile.v2_1.leaf_columns import LeafField
+from lancefs.datafile.v2_1.nested_points import FilePlan
 from lancefs.datafile.v2_1.point_plans import LeafPlan
 from lancefs.datafile.v2_1.point_reader import PointReader
-from lancefs.errors import Refusal
-from lancefs.storage import ByteRange, Bytes, count_pages
-
-
-class JointRows(NamedTuple):
-    """What was read of several files at once.
-
-    Attributes:
-        leaves: The rows of the leaves that the kernels could read, by field id.
-        refusal: The error of a kernel if it refused pages; the page-by-page path says what is
-            damaged.
-        size: Number of bytes that were looked at.
-        places: Number of places where they are.
-    """
-
-    leaves: dict[int, LeafRows]
-    refusal: Refusal | None = None
-    size: int = 0
-    places: int = 0
 
 
 class JointPlan(NamedTuple):
@@ -47,26 +28,6 @@ class JointPlan(NamedTuple):
 
     files: Sequence[FilePlan]
     rows: Sequence[Ints]
-
-    @property
-    def spans(self) -> list[ByteRange]:
-        """The bytes of each file that are read."""
-        return [file.span for file in self.files]
-
-    def read(self, data: Sequence[Bytes]) -> JointRows:
-        """Read the rows.
-
-        Args:
-            data: The bytes of each file that are in its span: uint8, shape (bytes,).
-
-        Raises:
-            CorruptFile: A page is damaged.
-            TooLarge: The rows have more bytes than `limited` allows.
-        """
-        found = read_leaves(self.files, self.rows, data)
-        for file, rows in zip(self.files, self.rows, strict=True):
-            count_pages(file.table.pages_with(rows))
-        return JointRows(found.leaves, None, found.size, found.places)
 
 
 def plan_joint(

@@ -28,7 +28,7 @@ from lancefs.datafile.v2_1.points import (
     in_leaves,
     read_values,
 )
-from lancefs.errors import locating
+from lancefs.errors import Refusal, locating
 from lancefs.storage import Bytes
 
 
@@ -89,11 +89,14 @@ class FoundLeaves(NamedTuple):
         leaves: The rows of each leaf, by field id.
         size: Number of bytes that were looked at.
         places: Number of places where they are.
+        refusal: The error of a kernel that refused pages, so that no leaf was read: reading page by
+            page must fail too, and says what is damaged. None if none did.
     """
 
     leaves: dict[int, LeafRows]
-    size: int
-    places: int
+    size: int = 0
+    places: int = 0
+    refusal: Refusal | None = None
 
 
 def read_leaves(

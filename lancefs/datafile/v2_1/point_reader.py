@@ -14,10 +14,15 @@ from lancefs.datafile.container import Container, Page
 from lancefs.datafile.field_reader import FieldReader
 from lancefs.datafile.fields import Field
 from lancefs.datafile.v2_1.leaf_columns import LeafField
-from lancefs.datafile.v2_1.nested_points import FilePlan, check_levels_of
+from lancefs.datafile.v2_1.nested_points import (
+    FilePlan,
+    FoundLeaves,
+    check_levels_of,
+    read_leaves,
+)
 from lancefs.datafile.v2_1.point_plans import LeafPlan
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature
-from lancefs.storage import Bytes
+from lancefs.storage import Bytes, count_pages
 
 # Most groups of leaves whose joint plans are cached: streams and views read some columns at a time.
 _MAX_PLANS = 16
@@ -124,11 +129,6 @@ class PointReader(FieldReader):
         """Whether a column may have so many rows; see `check_column_rows`."""
         return self._expected_rows is None or rows <= self._expected_rows
 
-    def check_levels(self, plan: FilePlan, rows: Ints, data: Bytes) -> None:
-        """Check the levels of rows that kernels refused; see `check_levels_of`."""
-        with suppress(MemoryLimitExceeded):  # page by page, the error says where
-            check_levels_of(plan, rows, data, self.container.file.url, self.columns)
-
     def file_plan(self, leaves: Sequence[LeafField], plans: Sequence[LeafPlan]) -> FilePlan:
         """Return plans of leaves as one, which is kept for the next read."""
         for cached in tuple(self._cached_metadata.file_plans):
@@ -137,3 +137,40 @@ class PointReader(FieldReader):
         made = FilePlan(leaves, plans)
         self._cached_metadata.file_plans.append(made)
         return made
+
+
+def take_leaves(
+    readers: Sequence[PointReader],
+    plans: Sequence[FilePlan],
+    rows: Sequence[Ints],
+    data: Sequence[Bytes],
+) -> FoundLeaves:
+    """Take rows of leaves by kernels.
+
+    Args:
+        readers: The reader of each file.
+        plans: As for `read_leaves`.
+        rows: As for `read_leaves`.
+        data: As for `read_leaves`.
+
+    Returns:
+        No leaves where they have to be read page by page.
+
+    Raises:
+        CorruptFile: The levels of a page are damaged, which is not always seen page by page.
+    """
+    try:
+        found = read_leaves(plans, rows, data)
+    except (CorruptFile, UnsupportedFeature) as error:
+        for reader, plan, own, bytes_of_file in zip(readers, plans, rows, data, strict=True):
+            with suppress(MemoryLimitExceeded):  # page by page, the error says where
+                url = reader.container.file.url
+                check_levels_of(plan, own, bytes_of_file, url, reader.columns)
+        return FoundLeaves({}, refusal=error)
+    except MemoryLimitExceeded:  # page by page, less is decoded at once
+        return FoundLeaves({})
+    files = len(readers)
+    for reader, plan, own in zip(readers, plans, rows, strict=True):
+        reader.container.file.looked_at(found.size // files, found.places // files)
+        count_pages(plan.table.pages_with(own))
+    return found

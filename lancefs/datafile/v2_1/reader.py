@@ -38,12 +38,12 @@ from lancefs.datafile.v2_1.leaf_columns import (
     leaves_of,
 )
 from lancefs.datafile.v2_1.nested_plans import plan_nested
-from lancefs.datafile.v2_1.nested_points import FilePlan, read_leaves
+from lancefs.datafile.v2_1.nested_points import FilePlan, FoundLeaves
 from lancefs.datafile.v2_1.number_columns import are_read_as_numbers, is_coded
 from lancefs.datafile.v2_1.page_fetcher import PageFetcher
 from lancefs.datafile.v2_1.plain_columns import PlainColumns
 from lancefs.datafile.v2_1.point_plans import LeafPlan, may_be_plain, plan_leaf, plan_plain
-from lancefs.datafile.v2_1.point_reader import CachedMetadata, PointReader
+from lancefs.datafile.v2_1.point_reader import CachedMetadata, PointReader, take_leaves
 from lancefs.datafile.v2_1.text_columns import are_read_as_texts
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, Refusal, UnsupportedFeature, locating
 from lancefs.storage import Reads, SparseRanges, count_pages
@@ -205,36 +205,15 @@ class StructuralReader(PointReader):
             yield from self._plan_few(asked)
         if asked.plan is None or not asked.plan.is_worthwhile(count):
             return None, None
-        leaves, refusal = yield from self._read_points(asked.plan, ranges)
-        if not leaves:
-            return None, refusal
-        return [self._assemble_field(field, leaves, count) for field in asked.fields], None
+        found = yield from self._read_points(asked.plan, ranges)
+        if not found.leaves:
+            return None, found.refusal
+        return [self._assemble_field(field, found.leaves, count) for field in asked.fields], None
 
-    def _read_points(
-        self, plan: FilePlan, ranges: Sequence[RowRange]
-    ) -> Reads[tuple[Mapping[int, LeafRows], Refusal | None]]:
-        """Read rows of leaves by kernels.
-
-        Returns:
-            The rows of each leaf, by field id; none where the leaves have to be read page by page.
-            Then also the error of a kernel, if it refused them: reading page by page must fail too,
-            and says what is damaged.
-
-        Raises:
-            CorruptFile: The levels of a page are damaged, which is not always seen page by page.
-        """
-        rows, file = rows_of(ranges), self.container.file
+    def _read_points(self, plan: FilePlan, ranges: Sequence[RowRange]) -> Reads[FoundLeaves]:
+        """Read rows of leaves by kernels; see `take_leaves`."""
         (data,) = yield SparseRanges([plan.span])
-        try:
-            found = read_leaves([plan], [rows], [data])
-        except (CorruptFile, UnsupportedFeature) as error:
-            self.check_levels(plan, rows, data)
-            return {}, error
-        except MemoryLimitExceeded:  # page by page, less is decoded at once
-            return {}, None
-        file.looked_at(found.size, found.places)
-        count_pages(plan.table.pages_with(rows))
-        return found.leaves, None
+        return take_leaves([self], [plan], [rows_of(ranges)], [data])
 
     def _plan_few(self, asked: _Asked) -> Reads[None]:
         """Plan how kernels read a few rows of fields, if they support all of the leaves."""
@@ -290,7 +269,7 @@ class StructuralReader(PointReader):
         others: Sequence[pa.Array] = ()
         if columns.others:
             leaves = leaves_of(columns.others)
-            fetched = yield from self.fetch(leaves, ranges, len(columns.fields))
+            fetched = yield from self.fetch(leaves, ranges, columns=len(columns.fields))
             others = assemble(columns.others, [fetched])
         values = {
             leaf.field.id: LeafRows.in_valid_structs(leaf, array)
@@ -362,17 +341,17 @@ class StructuralReader(PointReader):
         self,
         leaves: Sequence[LeafField],
         ranges: Sequence[RowRange],
-        columns: int = 0,
         refusal: Refusal | None = None,
+        columns: int = 0,
     ) -> Reads[FetchedRows]:
         """Fetch rows of leaves; `assemble` joins them with the rows of other files, if any.
 
         Args:
             leaves: The leaves of fields that are pruned to what the file holds.
             ranges: Rows of the file, ascending and disjoint.
-            columns: Number of columns that are read at the same rows, these among them.
             refusal: The error of a kernel that refused pages of the leaves, so that all of them are
                 read page by page; None if none did.
+            columns: Number of columns that are read at the same rows, these among them.
         """
         yield from self.container.load([self.columns[leaf.field.id] for leaf in leaves])
         cut, count = list(self._fetcher.cut(leaves, ranges)), count_rows(ranges)
@@ -401,7 +380,7 @@ class StructuralReader(PointReader):
         """Read rows of those leaves whose pages kernels support; see `points` and `nested_points`.
 
         Returns:
-            The leaves, by field id; and the error of a kernel, as of `_read_points`.
+            The leaves, by field id; and the error of a kernel that refused them.
         """
         most, most_nested = most_rows(ranges), most_nested_rows(ranges)
         # A single range of leaves with lists takes a run of chunks, which is as quick; one of flat
@@ -421,16 +400,16 @@ class StructuralReader(PointReader):
         if not planned:
             return {}, None
         plan = self.file_plan(*zip(*planned, strict=True))
-        found, refusal = yield from self._read_points(plan, ranges)
+        found = yield from self._read_points(plan, ranges)
         url = self.container.file.url
         fetched = {
             leaf.field.id: FetchedLeaf(
-                leaf, leaf.field, url, self.columns[leaf.field.id], (), found[leaf.field.id]
+                leaf, leaf.field, url, self.columns[leaf.field.id], (), found.leaves[leaf.field.id]
             )
             for leaf, _ in planned
-            if found
+            if found.leaves
         }
-        return fetched, refusal
+        return fetched, found.refusal
 
     def _plans_of(self, leaves: Sequence[LeafField]) -> Sequence[_PlannedLeaf]:
         """Return those leaves that kernels read, with how they do."""
