@@ -105,14 +105,7 @@ class LazyFile(View):
         self._cache = cache
         self._known_content: Content | None = None
         self._has_given_bytes = False
-        self._last_end = 0  # end of the range that was read last
-        self._is_copying = False  # whether ranges follow each other regardless of buffers
-        self._messages_read = 0  # messages of batches, read since any values were
-        self._next_batch = 0  # the batch after the one that was read last
-        self._is_reading_all = False  # whether all columns of that one were read
-        self._run = 1  # batches that the last remote read took together, budget aside
-        # By column: the batch after those that the last remote read took, and that read's `_run`.
-        self._continuations: dict[int, tuple[int, int]] = {}
+        self._pattern = _AccessPattern()
         # Both by (batch, column): decoded columns that are not encoded yet, and encoded columns
         # that the last range covered only in part.
         self._arrays: dict[tuple[int, int], pa.Array] = {}
@@ -168,12 +161,9 @@ class LazyFile(View):
         end = min(end, layout.size)
         if start >= end:
             return pa.py_buffer(b"")
-        # A range that continues the last one within a buffer is a sign of a sequential copy, which
-        # goes on to the end of the file. Other readers ask for whole buffers.
-        is_next = start == self._last_end
-        self._is_copying = is_next and (self._is_copying or layout.is_inside_a_buffer(start))
+        self._pattern.begin_range(start, layout)
         if (ready := self._ready(start, end)) is not None:
-            self._last_end = end
+            self._pattern.last_end = end
             return ready
         output = _OutputRange(start, empty(end - start, np.uint8))
         output.write(0, layout.head)
@@ -191,7 +181,7 @@ class LazyFile(View):
             self._write_message(batch, output)
             self._write_body(batch, output)
         output.write(int(layout.starts[-1]), layout.tail)
-        self._last_end = end
+        self._pattern.last_end = end
         return pa.py_buffer(output.data)
 
     def _ready(self, start: int, end: int) -> pa.Buffer | None:
@@ -251,17 +241,17 @@ class LazyFile(View):
         if not measures.is_known(batch):
             self._read_whole(batch)
         if not measures.is_known(batch):
-            # A reader that asks for a second message without values in between reads all messages:
-            # find the null counts of all batches. Any other reader needs those of this batch; on a
-            # remote store find those of the batches that will be read ahead with it.
+            # A reader of all messages needs the null counts of all batches. Any other reader needs
+            # those of this batch; on a remote store, of those that will be read ahead with it.
             includes_values = output.end > body
-            count = len(layout.rows) if self._messages_read > 0 and not includes_values else 1
+            is_listing = self._pattern.is_reading_messages and not includes_values
+            count = len(layout.rows) if is_listing else 1
             if measures.batches[batch].is_remote:
-                count = max(count, self._run)
+                count = max(count, self._pattern.run)
             measures.require_all(range(batch, min(batch + count, len(layout.rows))))
             if self._cache is not None and measures.is_complete:
                 self._cache.save(self.key[2], measures, self._content().dictionaries)
-        self._messages_read += 1
+        self._pattern.is_reading_messages = True
         if self._messages is None:
             self._messages = BatchMessages(layout, measures)
         output.write(start, self._messages.message(batch))
@@ -279,7 +269,7 @@ class LazyFile(View):
         content = self._content()
         every = list(range(len(content.layout.shapes)))
         size = self._bytes_of(batch, every)
-        is_next = batch == self._next_batch and self._is_reading_all
+        is_next = batch == self._pattern.next_batch and self._pattern.is_reading_all
         if content.measures.batches[batch].is_remote or not is_next or size > _TASK_BYTES:
             return
         missing = [column for column in every if not self._has(batch, column)]
@@ -292,9 +282,8 @@ class LazyFile(View):
         columns = self._columns_in(batch, output)
         if not columns:
             return
-        is_next, self._next_batch = batch == self._next_batch, batch + 1
-        self._is_reading_all = len(columns) == len(content.layout.shapes)
-        if self._is_copying:
+        is_next = self._pattern.begin_batch(batch, len(columns) == len(content.layout.shapes))
+        if self._pattern.is_copying:
             columns = list(range(len(content.layout.shapes)))
         missing = [column for column in columns if not self._has(batch, column)]
         if not (is_next and missing):
@@ -305,7 +294,7 @@ class LazyFile(View):
                 return
             arrays = content.measures.read_small(group, missing)
             if self._encode_ahead(group, missing, arrays):
-                self._next_batch = group[-1] + 1
+                self._pattern.next_batch = group[-1] + 1
                 return
             parts = split(arrays, content.layout.rows[group].tolist())
             self._hold(group, missing, parts)
@@ -342,7 +331,7 @@ class LazyFile(View):
         columns = self._columns_in(batch, output)
         if not columns:
             return
-        self._messages_read = 0
+        self._pattern.is_reading_messages = False
         if next(iter(self._arrays), (batch,))[0] < batch:  # they were read in this order
             self._arrays = {at: array for at, array in self._arrays.items() if at[0] >= batch}
         bodies: dict[tuple[int, int], Bytes] = {}
@@ -425,13 +414,14 @@ class LazyFile(View):
         """
         layout, measures = self._content().layout, self._content().measures
         is_remote = measures.batches[batch].is_remote
-        if not (is_remote or self._is_copying):
+        is_copying = self._pattern.is_copying
+        if not (is_remote or is_copying):
             return
         columns, bounds = list(missing), self._bounds_of(batch)
-        every = range(len(layout.shapes)) if self._is_copying else columns
+        every = range(len(layout.shapes)) if is_copying else columns
         columns += [column for column in every if column > columns[-1]]
         count = self._batches_to_read(batch, every) if is_remote else 1
-        if count == 1 and self._is_copying:
+        if count == 1 and is_copying:
             columns = _group_columns(columns, bounds, GROUP_BYTES)[0]
         following = range(batch + 1, batch + count)
         if list(every) == columns:
@@ -451,21 +441,18 @@ class LazyFile(View):
         read = measures.in_threads(lambda task: measures.read_and_measure(*task, cache), tasks)
         for (group, part), arrays in zip(tasks, read, strict=True):
             self._hold(group, part, arrays)
-        for column in columns:
-            self._continuations[column] = batch + count, self._run
+        self._pattern.end_run(columns, batch + count)
 
     def _batches_to_read(self, batch: int, columns: Sequence[int]) -> int:
         """Return the number of batches to read at once from a remote store, from `batch` on.
 
-        The number grows fourfold with each read that continues the last one, within the budget of
-        `AHEAD_BYTES`. The batches end with a fragment if that keeps more than half of them: the
-        next fragment takes requests of its own anyway.
+        It is that of `begin_run`, within the budget of `AHEAD_BYTES`. The batches end with a
+        fragment if that keeps more than half of them: the next takes requests of its own anyway.
         """
-        expected, run = self._continuations.get(columns[0], (-1, 1))
         left = len(self._content().layout.rows) - batch
-        self._run = min(4 * run, left) if batch == expected else 1
+        run = self._pattern.begin_run(columns[0], batch, left)
         budget = AHEAD_BYTES - sum(map(array_bytes, self._arrays.values()))
-        count = max(1, min(self._run, budget // self._bytes_of(batch, columns)))
+        count = max(1, min(run, budget // self._bytes_of(batch, columns)))
         if count >= left:
             return left
         *whole, _ = self._content().measures.group_by_fragment(range(batch, batch + count + 1))
@@ -483,6 +470,55 @@ class LazyFile(View):
         """Return the length in bytes of columns of a batch in the file, at least 1."""
         sizes = np.diff(self._bounds_of(batch))
         return max(1, int(sizes[list(columns)].sum()))
+
+
+class _AccessPattern:
+    """What a reader asked for last, which tells what it is likely to ask for next.
+
+    Attributes:
+        last_end: End of the range that was read last.
+        is_copying: Whether ranges follow each other regardless of buffers, which goes on to the end
+            of the file: a sequential copy. Other readers ask for whole buffers.
+        is_reading_messages: Whether a message was read, and no values since: whoever asks for a
+            second one then reads all messages.
+        next_batch: The batch after the one that was read last.
+        is_reading_all: Whether all columns of that one were read.
+        run: Batches that the last remote read was to take together.
+    """
+
+    def __init__(self) -> None:
+        self.last_end = 0
+        self.is_copying = False
+        self.is_reading_messages = False
+        self.next_batch = 0
+        self.is_reading_all = False
+        self.run = 1
+        # By column: the batch after those that the last remote read took, and their number.
+        self._runs: dict[int, tuple[int, int]] = {}
+
+    def begin_range(self, start: int, layout: Layout) -> None:
+        """Note where a range begins."""
+        is_next = start == self.last_end
+        self.is_copying = is_next and (self.is_copying or layout.is_inside_a_buffer(start))
+
+    def begin_batch(self, batch: int, is_whole: bool) -> bool:
+        """Note a batch of which columns are read; return whether it follows the one before."""
+        is_next, self.next_batch = batch == self.next_batch, batch + 1
+        self.is_reading_all = is_whole
+        return is_next
+
+    def begin_run(self, column: int, batch: int, left: int) -> int:
+        """Return how many of the batches that are left are read together from a remote store.
+
+        Four times as many as by the last read of the column, if this one continues it; else one.
+        """
+        end, run = self._runs.get(column, (-1, 1))
+        self.run = min(4 * run, left) if batch == end else 1
+        return self.run
+
+    def end_run(self, columns: Sequence[int], end: int) -> None:
+        """Note the batch after those that were read together."""
+        self._runs.update(dict.fromkeys(columns, (end, self.run)))
 
 
 @dataclass(frozen=True, slots=True)
