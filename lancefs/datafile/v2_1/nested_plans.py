@@ -13,31 +13,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import takewhile
-from typing import NamedTuple
 
 import numpy as np
 
-from lancefs.datafile.blocks import Ints
-from lancefs.datafile.container import ColumnPages, Page
-from lancefs.datafile.kernels.levels import LEVEL_POSITIONS, MAX_MEANINGS, LevelColumn
-from lancefs.datafile.kernels.points import POSITIONS, RUN_LENGTHS, PageColumn, Stored
+from lancefs.datafile.container import ColumnPages
+from lancefs.datafile.kernels.levels import MAX_MEANINGS, LevelColumn
+from lancefs.datafile.kernels.points import RUN_LENGTHS, Stored
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.leaf_columns import LeafField
 from lancefs.datafile.v2_1.levels import Layer, visible_levels
 from lancefs.datafile.v2_1.page_plans import (
-    MAX_TABLE_BYTES,
-    ValueForm,
+    PagePlan,
     description_of,
-    joint_form,
-    may_have_form,
-    needs_dictionary,
+    place_chunks,
     plan_values,
     point_bits,
     stored_levels,
 )
-from lancefs.datafile.v2_1.point_plans import FEW_PAGES, LeafPlan, LevelPlan, PageDictionary
-from lancefs.proto.encodings_v2_1_pb2 import General
-from lancefs.storage import ByteRange
+from lancefs.datafile.v2_1.point_plans import (
+    FEW_PAGES,
+    LeafPages,
+    LeafPlan,
+    LevelPlan,
+    join_pages,
+    leaf_plan,
+)
 
 _IS_LIST = {
     "struct": False,
@@ -49,34 +49,6 @@ _IS_LIST = {
 }
 _ITEM, _LIST = Layer(False, True, False), Layer(True, True, True)
 _VALID_ITEM = Layer(False, False, False)
-
-
-class _Pages(NamedTuple):
-    """What the descriptions of the pages of a leaf tell, and nothing that was read of the pages."""
-
-    pages: Ints
-    levels: Ints
-    layers: tuple[Layer, ...]
-    form: ValueForm
-    descriptions: Sequence[MiniBlock]
-    span: ByteRange
-    packed: Sequence[General | None]
-
-
-class _StoredPage(NamedTuple):
-    """What a description tells of a page.
-
-    Attributes:
-        form: What the kernel gives for the values.
-        stored: The columns of the plan from `PageColumn.ENTRY` to `WIDTH`.
-        levels: The columns of the plan of levels from `LevelColumn.STRIDE` to `MEANINGS`.
-        packed: How the values of a chunk are compressed as a whole; None where they are not.
-    """
-
-    form: ValueForm
-    stored: tuple[int, ...]
-    levels: tuple[int, ...]
-    packed: General | None
 
 
 def plan_nested(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
@@ -99,31 +71,8 @@ def plan_nested(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
     if bits is None or not kinds or None in kinds or not column.pages:
         return None
     around = tuple(_LIST if is_list else _ITEM for is_list in kinds)
-    described = (_plan_few if len(column.pages) <= FEW_PAGES else _plan)(column, bits, around)
-    if described is None or not may_have_form(field.storage_type, described.form):
-        return None
-    dictionaries = []
-    if needs_dictionary(described.form.form):
-        items = described.pages[:, PageColumn.ITEMS : PageColumn.ITEMS_END + 1].tolist()
-        pairs = zip(described.descriptions, items, strict=True)
-        dictionaries = [
-            PageDictionary(description, (start, end)) for description, (start, end) in pairs
-        ]
-    is_defined = bool(described.levels[:, LevelColumn.DEF].any())
-    values = int(described.levels[:, LevelColumn.VALUES].sum())
-    levels = LevelPlan(described.levels, described.layers, any(kinds), is_defined, values)
-    rows = column.first_rows[-1]
-    plan = (
-        described.pages,
-        dictionaries,
-        field.storage_type,
-        described.form.form,
-        described.form.bits,
-        False,
-        rows,
-        described.span,
-    )
-    return LeafPlan(*plan, levels=levels, packed=described.packed)
+    plan = _plan_few if len(column.pages) <= FEW_PAGES else _plan
+    return leaf_plan(field, column, plan(column, bits, around))
 
 
 def _layer_of_values(descriptions: Sequence[MiniBlock]) -> Layer | None:
@@ -144,11 +93,11 @@ def _layer_of_values(descriptions: Sequence[MiniBlock]) -> Layer | None:
 
 
 @lru_cache(maxsize=2048)  # a table that is opened again, or whose files are alike
-def _plan_few(column: ColumnPages, bits: int, around: tuple[Layer, ...]) -> _Pages | None:
+def _plan_few(column: ColumnPages, bits: int, around: tuple[Layer, ...]) -> LeafPages | None:
     return _plan(column, bits, around)
 
 
-def _plan(column: ColumnPages, bits: int, around: tuple[Layer, ...]) -> _Pages | None:
+def _plan(column: ColumnPages, bits: int, around: tuple[Layer, ...]) -> LeafPages | None:
     """Plan how the kernel reads the pages of a leaf; see `plan_nested`."""
     descriptions = []
     for page in column.pages:
@@ -162,48 +111,29 @@ def _plan(column: ColumnPages, bits: int, around: tuple[Layer, ...]) -> _Pages |
     layers = innermost, *around
     if sum(layer.levels for layer in layers) >= MAX_MEANINGS:
         return None
-    pages, levels, form = [], [], None
-    packed = list[General | None]()
-    for description, page, first_row in zip(
-        descriptions, column.pages, column.first_rows, strict=False
-    ):
-        stored = _plan_page(description, bits, layers)
-        if stored is None:
+    planned, levels = [], []
+    for description, page in zip(descriptions, column.pages, strict=True):
+        plan = _plan_page(description, bits, layers)
+        if plan is None or not (description.has_rep or description.items == page.rows):
             return None
-        joined = stored.form if form is None else joint_form(form, stored.form)
-        if joined is None:
+        placed = place_chunks(description, page, plan)
+        if placed is None:
             return None
-        if not description.has_rep and description.items != page.rows:
-            return None
-        form = joined
-        description.check_buffers(page)
-        table, chunks = page.buffers[:2]
-        if table[1] - table[0] > MAX_TABLE_BYTES:
-            return None
-        items, index = _other_buffers(description, page)
-        count = description.dictionary_items
-        pages.append((first_row, page.rows, *table, *chunks, *stored.stored, *items, count))
-        levels.append((*index, *stored.levels, 0, description.items))
-        packed.append(stored.packed)
-    assert form is not None
-    tables = np.array(pages, np.int64), np.array(levels, np.int64)
-    for some in tables:
-        some.flags.writeable = False
-    positions = np.concatenate((tables[0][:, POSITIONS], tables[1][:, LEVEL_POSITIONS]), axis=1)
-    span = int(positions.min()), int(positions.max())
-    compressed = packed if any(one is not None for one in packed) else ()
-    return _Pages(*tables, layers, form, descriptions, span, compressed)
-
-
-def _other_buffers(description: MiniBlock, page: Page) -> tuple[ByteRange, ByteRange]:
-    """Return the dictionary and the repetition index of a page; the chunks if it has none."""
-    chunks, others = page.buffers[1], list(page.buffers[2:])
-    items = others.pop(0) if description.has_dictionary else chunks
-    return items, others.pop(0) if description.has_rep else chunks
+        chunks, others = page.buffers[1], page.buffers[2 + description.has_dictionary :]
+        index = others[0] if description.has_rep else chunks  # of repetition
+        planned.append(placed)
+        levels.append((*index, *plan.levels, 0, description.items))
+    numbers = np.array(levels, np.int64)
+    numbers.flags.writeable = False
+    has_lists = any(layer.is_list for layer in around)
+    is_defined = bool(numbers[:, LevelColumn.DEF].any())
+    values = int(numbers[:, LevelColumn.VALUES].sum())
+    level_plan = LevelPlan(numbers, layers, has_lists, is_defined, values)
+    return join_pages(column, descriptions, planned, level_plan)
 
 
 @lru_cache(maxsize=256)  # pages of equal descriptions share one object
-def _plan_page(description: MiniBlock, bits: int, layers: tuple[Layer, ...]) -> _StoredPage | None:
+def _plan_page(description: MiniBlock, bits: int, layers: tuple[Layer, ...]) -> PagePlan | None:
     """Return what a description tells; None where the kernel does not support such pages."""
     own, values = description.layers, plan_values(description, bits)
     if values is None or values.stored in RUN_LENGTHS:  # the kernel of levels knows one buffer
@@ -227,7 +157,7 @@ def _plan_page(description: MiniBlock, bits: int, layers: tuple[Layer, ...]) -> 
     if not 2 <= stride < MAX_MEANINGS and description.has_rep:
         return None
     said = description.top, shown, highest, _pack(meanings)
-    return _StoredPage(values.value_form, stored, (stride, *rep, *defined, *said), values.packed)
+    return PagePlan(values.value_form, stored, values.packed, (stride, *rep, *defined, *said))
 
 
 def _meanings(own: Sequence[Layer], layers: Sequence[Layer]) -> list[int]:

@@ -64,7 +64,7 @@ class ValueForm(NamedTuple):
 
 # The form of the values of a page; the columns of its plan from `PageColumn.TABLE` on; and how the
 # values of its chunks are compressed as a whole, if they are.
-_PlannedPage: TypeAlias = tuple[ValueForm, tuple[int, ...], General | None]
+PlannedPage: TypeAlias = tuple[ValueForm, tuple[int, ...], General | None]
 
 
 class _ValuePlan(NamedTuple):
@@ -91,14 +91,15 @@ class PagePlan(NamedTuple):
     Attributes:
         form: What the kernel gives; equal for all pages of a leaf.
         stored: The columns of the plan from `PageColumn.ENTRY` to `WIDTH`.
-        items: Number of items of the dictionary.
         packed: How the values of a chunk are compressed as a whole; None where they are not.
+        levels: The columns of the plan of levels from `LevelColumn.STRIDE` to `MEANINGS`; none
+            where the levels are those of values only.
     """
 
     form: ValueForm
     stored: tuple[int, ...]
-    items: int
-    packed: General | None = None
+    packed: General | None
+    levels: tuple[int, ...] = ()
 
 
 @lru_cache(maxsize=256)
@@ -181,7 +182,7 @@ def description_of(page: Page) -> MiniBlock | FullZip | None:
 
 def plan_page_in_file(
     description: MiniBlock | FullZip, page: Page, bits: int, structs: int
-) -> _PlannedPage | None:
+) -> PlannedPage | None:
     """Plan how the kernel reads a page, with the places of its buffers; None where it cannot."""
     if isinstance(description, MiniBlock):
         return _plan_chunks(description, page, bits, structs)
@@ -190,24 +191,31 @@ def plan_page_in_file(
     return _plan_vectors(description(page), structs, bits)
 
 
-def _plan_chunks(
-    description: MiniBlock, page: Page, bits: int, structs: int
-) -> _PlannedPage | None:
+def _plan_chunks(description: MiniBlock, page: Page, bits: int, structs: int) -> PlannedPage | None:
     plan = plan_page(description, bits, structs)
     if plan is None or description.items != page.rows:
         return None
+    return place_chunks(description, page, plan)
+
+
+def place_chunks(description: MiniBlock, page: Page, plan: PagePlan) -> PlannedPage | None:
+    """Return the plan of a page, with the places of its buffers; None where the table is too long.
+
+    Raises:
+        CorruptFile: The page lacks a buffer.
+    """
     description.check_buffers(page)
     table, chunks = page.buffers[:2]
     items = page.buffers[2] if description.has_dictionary else chunks
     if table[1] - table[0] > MAX_TABLE_BYTES:
         return None
-    places = *table, *chunks, *plan.stored, *items, plan.items
+    places = *table, *chunks, *plan.stored, *items, description.dictionary_items
     return plan.form, places, plan.packed
 
 
 def _plan_zipped(
     layout: FullZipLayout, page: Page, structs: int, is_record: bool
-) -> _PlannedPage | None:
+) -> PlannedPage | None:
     """Plan how the kernel reads a full-zip page of strings, or of structs of variable width."""
     if len(page.buffers) < 2:
         return None
@@ -230,7 +238,7 @@ def _plan_zipped(
     return ValueForm(form, SPAN_BITS), (*index, *rows, *stored, *rows, 0), None
 
 
-def _plan_vectors(reader: FullZipPage, structs: int, bits: int) -> _PlannedPage | None:
+def _plan_vectors(reader: FullZipPage, structs: int, bits: int) -> PlannedPage | None:
     """Plan how the kernel reads a full-zip page of vectors that has nothing but their numbers."""
     encoding, (start, end) = reader.layout.value_compression, reader.page.buffers[0]
     if reader.word or reader.has_index or not _are_supported(reader.layers, structs, False):
@@ -269,7 +277,7 @@ def plan_page(description: MiniBlock, bits: int, structs: int) -> PagePlan | Non
     if values is None or levels is None:
         return None
     stored = description.width, values.stored, values.stored_bits, *levels
-    return PagePlan(values.value_form, stored, description.dictionary_items, values.packed)
+    return PagePlan(values.value_form, stored, values.packed)
 
 
 def plan_values(description: MiniBlock, bits: int) -> _ValuePlan | None:

@@ -18,6 +18,7 @@ from lancefs.datafile.blocks import Block, Ints, lengths_of
 from lancefs.datafile.buffers import in_own_memory
 from lancefs.datafile.container import ColumnPages
 from lancefs.datafile.kernels.fsst import SymbolTable, parse_table
+from lancefs.datafile.kernels.levels import LEVEL_POSITIONS
 from lancefs.datafile.kernels.points import POSITIONS, PageColumn, Stored
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.leaf_columns import LeafField
@@ -27,6 +28,7 @@ from lancefs.datafile.v2_1.page_plans import (
     CODED,
     DECIMAL64,
     RECORD,
+    PlannedPage,
     PointForm,
     ValueForm,
     description_of,
@@ -342,38 +344,45 @@ def _point_bits(field: Field) -> int | None:
 
 def _plan_of_leaf(leaf: LeafField, column: ColumnPages, bits: int) -> LeafPlan | None:
     plan = _plan_pages if len(column.pages) <= FEW_PAGES else _plan
-    described = plan(column, bits, len(leaf.around))
-    if described is None or not may_have_form(leaf.field.storage_type, described.form):
+    return leaf_plan(leaf.field, column, plan(column, bits, len(leaf.around)))
+
+
+def leaf_plan(field: Field, column: ColumnPages, pages: LeafPages | None) -> LeafPlan | None:
+    """Return the plan of a leaf, by those of its pages; None without one, or of another type."""
+    if pages is None or not may_have_form(field.storage_type, pages.form):
         return None
-    dictionaries = [
-        PageDictionary(description, items)
-        for description, items in zip(described.descriptions, described.items, strict=True)
-    ]
-    form, rows = described.form, column.first_rows[-1]
+    dictionaries = []
+    if needs_dictionary(pages.form.form):
+        items = pages.pages[:, PageColumn.ITEMS : PageColumn.ITEMS_END + 1].tolist()
+        dictionaries = [
+            PageDictionary(description, (start, end))
+            for description, (start, end) in zip(pages.descriptions, items, strict=True)
+        ]
     return LeafPlan(
-        described.pages,
+        pages.pages,
         dictionaries,
-        leaf.field.storage_type,
-        form.form,
-        form.bits,
-        described.has_levels,
-        rows,
-        described.span,
-        packed=described.packed,
+        field.storage_type,
+        pages.form.form,
+        pages.form.bits,
+        pages.has_levels,
+        column.first_rows[-1],
+        pages.span,
+        levels=pages.levels,
+        packed=pages.packed,
     )
 
 
-class _LeafPages(NamedTuple):
+class LeafPages(NamedTuple):
     """What the descriptions of the pages of a leaf tell, and nothing that was read of the pages.
 
     Attributes:
         pages: The plan of each page; see `PageColumn`: int64, shape (pages, columns).
         form: What the kernel gives.
-        has_levels: Whether a page has definition levels.
+        has_levels: Whether a page has definition levels, without those of `levels`.
         span: Start of the first and end of the last buffer.
-        descriptions: The descriptions of all pages if `needs_dictionary`; else none.
-        items: Byte ranges of the dictionaries of these pages.
+        descriptions: The descriptions of all pages.
         packed: As of `LeafPlan`.
+        levels: As of `LeafPlan`.
     """
 
     pages: Ints
@@ -381,39 +390,64 @@ class _LeafPages(NamedTuple):
     has_levels: bool
     span: ByteRange
     descriptions: Sequence[MiniBlock | FullZip]
-    items: Sequence[ByteRange]
     packed: Sequence[General | None]
+    levels: LevelPlan | None
+
+
+def join_pages(
+    column: ColumnPages,
+    descriptions: Sequence[MiniBlock | FullZip],
+    planned: Sequence[PlannedPage],
+    levels: LevelPlan | None = None,
+) -> LeafPages | None:
+    """Return the plans of all pages of a leaf; None where these do not agree on what is read.
+
+    Args:
+        column: The pages, one at least.
+        descriptions: Their descriptions.
+        planned: Their plans.
+        levels: How lists and nulls around the values are found, if they are.
+    """
+    form = planned[0][0]
+    for own, _, _ in planned:
+        joined = joint_form(form, own)
+        if joined is None:
+            return None
+        form = joined
+    pages = np.array(
+        [
+            (first_row, page.rows, *places)
+            for page, first_row, (_, places, _) in zip(
+                column.pages, column.first_rows, planned, strict=False
+            )
+        ],
+        np.int64,
+    )
+    pages.flags.writeable = False
+    positions = [pages[:, POSITIONS]]
+    positions += [] if levels is None else [levels.pages[:, LEVEL_POSITIONS]]
+    span = min(int(own.min()) for own in positions), max(int(own.max()) for own in positions)
+    has_levels = levels is None and bool(pages[:, PageColumn.LEVELS].any())
+    packed = [own for _, _, own in planned]
+    compressed = packed if any(one is not None for one in packed) else ()
+    return LeafPages(pages, form, has_levels, span, descriptions, compressed, levels)
 
 
 @lru_cache(maxsize=2048)  # a table that is opened again, or whose files are alike
-def _plan_pages(column: ColumnPages, bits: int, structs: int) -> _LeafPages | None:
+def _plan_pages(column: ColumnPages, bits: int, structs: int) -> LeafPages | None:
     return _plan(column, bits, structs)
 
 
-def _plan(column: ColumnPages, bits: int, structs: int) -> _LeafPages | None:
+def _plan(column: ColumnPages, bits: int, structs: int) -> LeafPages | None:
     """Plan how the kernel reads the pages of a leaf; see `plan_leaf`."""
-    plans, descriptions, packed, form = [], [], list[General | None](), None
-    for page, first_row in zip(column.pages, column.first_rows, strict=False):
+    planned, descriptions = [], []
+    for page in column.pages:
         description = description_of(page)
         if description is None:
             return None
         plan = plan_page_in_file(description, page, bits, structs)
         if plan is None:
             return None
-        joined = plan[0] if form is None else joint_form(form, plan[0])
-        if joined is None:
-            return None
-        form = joined
-        plans.append((first_row, page.rows, *plan[1]))
+        planned.append(plan)
         descriptions.append(description)
-        packed.append(plan[2])
-    assert form is not None
-    pages = np.array(plans, np.int64)
-    pages.flags.writeable = False
-    positions = pages[:, POSITIONS]
-    span = int(positions.min()), int(positions.max())
-    needed = descriptions if needs_dictionary(form.form) else []
-    items = [(plan[PageColumn.ITEMS], plan[PageColumn.ITEMS_END]) for plan in plans[: len(needed)]]
-    has_levels = any(plan[PageColumn.LEVELS] for plan in plans)
-    compressed = packed if any(one is not None for one in packed) else ()
-    return _LeafPages(pages, form, has_levels, span, needed, items, compressed)
+    return join_pages(column, descriptions, planned)

@@ -283,7 +283,7 @@ def _describe(pages: Ints, bits: int, data: Bytes) -> _Described | None:
         form = plan.form
         descriptions.append(description)
         has_dictionary = description.has_dictionary
-        counts = plan.items, description.items, 2 + has_dictionary
+        counts = description.dictionary_items, description.items, 2 + has_dictionary
         numbers.append((*plan.stored, *counts, has_dictionary))
     assert form is not None  # of one page at least
     return _Described(descriptions, form, np.array(numbers, np.int64))
