@@ -160,6 +160,20 @@ def test_dictionaries_of_pages_that_were_read_are_forgotten(
         assert pa.Table.from_batches(batches).equals(lance.dataset(table).to_table())
 
 
+def test_a_column_has_compressed_texts_and_then_few_values(tmp_path: Path) -> None:
+    many = pa.array([f"the text of row {row}, and so on" for row in range(300_000)])
+    few = pa.array([f"name {row % 50}" for row in range(20_000)])
+    batches = [pa.record_batch([texts], ["s"]) for texts in (many, few)]
+    home, stream = (
+        tmp_path / "t.lance",
+        pa.RecordBatchReader.from_batches(batches[0].schema, batches),
+    )
+    lance.write_dataset(stream, home, data_storage_version="2.1")
+    dataset = lancefs.open(home)
+    assert pa.Table.from_batches(dataset.to_batches()) == pa.Table.from_batches(batches)
+    assert dataset.take([0, 319_999]).column("s").to_pylist() == [many[0].as_py(), "name 49"]
+
+
 def test_rows_are_the_same_without_mapped_files(table: Path) -> None:
     batches = list(lancefs.open(table, mmap=False).to_batches(batch_size=4096))
     assert pa.Table.from_batches(batches).equals(lance.dataset(table).to_table())

@@ -202,14 +202,12 @@ class _TextPages(CachedPages[PageItems | SymbolTable]):
         """Return the dictionary, or the symbols, of a page; see `CachedPages`."""
         leaf, number = self._places[page]
         plan = self._plans[leaf]
-        if plan.form is PointForm.CODES:
-            symbols = plan.dictionaries[number].symbols
-            return None if symbols is None or symbols.raw else symbols
         if self._pages[page, PageColumn.VALUES] in (Stored.STRINGS, Stored.ZIPPED):
-            return None
+            symbols = plan.dictionaries[number].symbols if plan.form is PointForm.CODES else None
+            return None if symbols is None or symbols.raw else symbols
         start, end, count = self._pages[page, PageColumn.ITEMS :].tolist()
         packed = data[start:end]
-        if plan.form is PointForm.STRINGS:
+        if plan.form is not PointForm.INDICES:  # `Stored.LOOKED_UP`
             block: Block = VariableWidth(*read_block(packed, count))
         else:
             block = plan.dictionaries[number].block(packed)
