@@ -7,19 +7,28 @@ but cannot name columns of the query that calls it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from duckdb_adapter.identifiers import fold
-from duckdb_adapter.queries.trees import arguments_of, expressions_in, is_dotted
+from duckdb_adapter.queries.parsing import columns_matching
+from duckdb_adapter.queries.trees import arguments_of, constant_text, expressions_in, is_dotted
 
 # Expressions that use nothing but what they are made of.
 _KNOWN = {
     *("COLUMN_REF", "CONSTANT", "PARAMETER", "CAST", "TYPE", "CASE", "COMPARISON", "BETWEEN"),
-    *("CONJUNCTION", "OPERATOR", "FUNCTION", "WINDOW"),
+    *("CONJUNCTION", "OPERATOR", "FUNCTION", "WINDOW", "STAR"),
 }
+# What `COLUMNS(…)` may not have so that it stands for columns by their names.
+_CHANGES = (
+    "relation_name",
+    "replace_list",
+    "rename_list",
+    "exclude_list",
+    "qualified_exclude_list",
+)
 # `query_location` of nodes that DuckDB makes for keywords such as ALL.
 _NOWHERE = 2**64 - 1
 _NULL_TESTS = ("OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL")
@@ -136,22 +145,57 @@ def _uses(node: Mapping[str, Any], columns: Mapping[str, str], alias: str) -> Co
     counted = {id(sole_argument(call)) for call in counts}
     uses: ColumnUses = {}
     for expression in expressions:
-        if expression["class"] != "COLUMN_REF":
-            continue
-        names = [fold(one) for one in expression["column_names"]]
-        path = path_from_column(names, columns)
-        if path is None:
-            if len(names) > 1 or names[0] not in shown:
-                raise _UsesAll
-            continue
         is_count_argument = id(expression) in counted
-        member = member_of(path)
-        is_clear = bool(member) or len(path) == 1
-        is_tested = is_clear and (is_count_argument or id(expression) in nulls)
-        members = uses.setdefault(path[0], {})
-        use = PathUse(is_tested, is_count_argument)
-        members[member] = use & members.get(member, use)
+        is_tested = is_count_argument or id(expression) in nulls
+        for path in _paths_in(expression, columns, shown):
+            member = member_of(path)
+            is_clear = bool(member) or len(path) == 1
+            members = uses.setdefault(path[0], {})
+            use = PathUse(is_clear and is_tested, is_count_argument)
+            members[member] = use & members.get(member, use)
     return uses
+
+
+def _paths_in(
+    expression: Mapping[str, Any], columns: Mapping[str, str], shown: Collection[str]
+) -> Sequence[Sequence[str]]:
+    """Return the paths of the columns that an expression stands for, from the column on.
+
+    Args:
+        expression: Without those that it is made of.
+        columns: The columns by their names in lower case.
+        shown: The other names that a query gives to what it shows, in lower case.
+
+    Raises:
+        _UsesAll: It may stand for others.
+    """
+    if expression["class"] == "STAR":
+        starred = columns_of_star(expression, columns)
+        if not starred:
+            raise _UsesAll
+        return [[fold(column)] for column in starred]
+    if expression["class"] != "COLUMN_REF":
+        return []
+    names = [fold(one) for one in expression["column_names"]]
+    path = path_from_column(names, columns)
+    if path is None and (len(names) > 1 or names[0] not in shown):
+        raise _UsesAll
+    return [] if path is None else [path]
+
+
+def columns_of_star(star: Mapping[str, Any], columns: Mapping[str, str]) -> Sequence[str]:
+    """Return the columns that `COLUMNS(*)` or `COLUMNS('a|b')` stands for; none for other stars.
+
+    Args:
+        star: The expression, of a query that selects from one table.
+        columns: The columns of the table by their names in lower case.
+    """
+    if not star.get("columns") or any(star.get(change) for change in _CHANGES):
+        return []
+    if not star.get("expr"):
+        return list(columns.values())
+    pattern = constant_text(star["expr"], "STRING")
+    return [] if pattern is None else columns_matching(pattern, tuple(columns.values()))
 
 
 def _but_all(modifier: Mapping[str, Any]) -> Mapping[str, Any]:

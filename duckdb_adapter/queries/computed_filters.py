@@ -28,11 +28,11 @@ _OF_ROWS = {
     *("COLUMN_REF", "CONSTANT", "CAST", "TYPE", "CASE", "COMPARISON", "BETWEEN", "CONJUNCTION"),
     *("OPERATOR", "FUNCTION"),
 }
-# What stands after WHERE of a text that may have such a condition: a call, an operator, a column on
-# the right. To parse a text takes as long as to look up a row.
+# What stands after WHERE of a text that may have such a condition: a call, an operator, a part of a
+# text or list, a column on the right. To parse a text takes as long as to look up a row.
 _TEXT = re.compile(r"'[^']*'")
 _MAY_COMPUTE = re.compile(
-    r"\b(?!(?:in|and|or|not|where|between|values)\b)[a-z_]\w*\s*\(|[-+*/%^@&|~]|::|\bcase\b"
+    r"\b(?!(?:in|and|or|not|where|between|values)\b)[a-z_]\w*\s*\(|[-+*/%^@&|~\[]|::|\b(?:case|similar|glob)\b"
     r'|[=<>]\s*"?[a-z_]',
     re.IGNORECASE,
 )

@@ -8,11 +8,16 @@ and `count`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from duckdb_adapter.identifiers import fold
-from duckdb_adapter.queries.column_uses import members_named, path_from_column, sole_argument
+from duckdb_adapter.queries.column_uses import (
+    columns_of_star,
+    members_named,
+    path_from_column,
+    sole_argument,
+)
 from duckdb_adapter.queries.function_names import OF_VALUES
 from duckdb_adapter.queries.table_query import TableQuery, kept_by_query
 from duckdb_adapter.queries.trees import calls_only, expressions_in, function_of
@@ -65,11 +70,11 @@ def _extremes(node: Mapping[str, Any], query: TableQuery) -> UsedExtremes | None
     used: dict[str, set[str]] = {}
     for call in calls:
         function, argument = call["function_name"].lower(), sole_argument(call)
-        path = None if argument is None else _path_of(argument, query)
-        if path is not None and function not in OF_VALUES:
+        paths = [] if argument is None else _paths_of(argument, query)
+        if paths and function not in OF_VALUES:
             asked.add(id(argument))
-            used.setdefault(function, set()).add(path)
-    named = [each for each in expressions if _names(each, query.columns) is not None]
+            used.setdefault(function, set()).update(paths)
+    named = [each for each in expressions if _may_name(each, query.columns)]
     extremes = used.get("min", set()) | used.get("max", set())
     counted = used.get("count", set())
     if not counted <= extremes or not all(id(each) in asked for each in named):
@@ -78,7 +83,18 @@ def _extremes(node: Mapping[str, Any], query: TableQuery) -> UsedExtremes | None
     # Other functions, and operators, may be macros that aggregate.
     others = {each["function_name"].lower() for each in expressions if each["class"] == "FUNCTION"}
     uses = not others <= _EXTREMES, not others <= _EXTREMES | _COUNTS
-    return UsedExtremes(sorted(extremes), counted, meant, *uses) if extremes else None
+    return UsedExtremes(_in_order(extremes, query), counted, meant, *uses) if extremes else None
+
+
+def _in_order(paths: Iterable[str], query: TableQuery) -> list[str]:
+    """Return columns, and members by their paths, in the order of the table: `COLUMNS` shows it."""
+    places = {column: place for place, column in enumerate(query.columns.values())}
+    return sorted(paths, key=lambda path: (places[path.partition(".")[0]], path))
+
+
+def _may_name(expression: Mapping[str, Any], columns: Mapping[str, str]) -> bool:
+    """Whether an expression is a column, a member of one, or stands for several."""
+    return expression["class"] == "STAR" or _names(expression, columns) is not None
 
 
 def _names(expression: Mapping[str, Any], columns: Mapping[str, str]) -> Sequence[str] | None:
@@ -88,16 +104,18 @@ def _names(expression: Mapping[str, Any], columns: Mapping[str, str]) -> Sequenc
     return path_from_column([fold(name) for name in expression["column_names"]], columns)
 
 
-def _path_of(expression: Mapping[str, Any], query: TableQuery) -> str | None:
-    """Return the path of a column, or of a member of a struct; None for anything else."""
+def _paths_of(expression: Mapping[str, Any], query: TableQuery) -> Sequence[str]:
+    """Return the paths of columns, or of a member of a struct; none for anything else."""
+    if expression["class"] == "STAR":
+        return columns_of_star(expression, query.columns)
     names = _names(expression, query.columns)
     if names is None:
-        return None
+        return []
     column, members = query.columns[names[0]], names[1:]
     if not members:
-        return column
+        return [column]
     struct = query.structs.get(column)
     is_clear = struct is not None and not any("." in member for member in members)
     named = members_named(struct, [".".join(members)]) if is_clear else []
     is_member = bool(named) and fold(named[0]) == ".".join(members)
-    return f"{column}.{named[0]}" if is_member else None
+    return [f"{column}.{named[0]}"] if is_member else []

@@ -74,6 +74,13 @@ class _ThreadParser(threading.local):
         finally:
             connection.unregister(_SAMPLE)
 
+    def columns(self, query: str) -> list[str]:
+        """Return the names of the columns that a query returns."""
+        described = self._connection().execute(query)
+        names = [column[0] for column in described.description or ()]
+        described.fetchall()
+        return names
+
     def _value(self, query: str) -> Any:
         """Return the value that a query returns."""
         # All rows: until then, other work of the connection is refused.
@@ -153,6 +160,24 @@ def count_passing(rows: pa.Table, alias: str, tail: str) -> int | None:
     except duckdb.Error as error:  # a function or setting of the user's own, or a value it refuses
         _log.debug("a condition is not estimated: DuckDB raised %s", type(error).__name__)
         return None
+
+
+@lru_cache(maxsize=64)
+def columns_matching(pattern: str, names: tuple[str, ...]) -> Sequence[str]:
+    """Return the columns that `COLUMNS('pattern')` stands for; none where DuckDB refuses it.
+
+    Args:
+        pattern: A regular expression.
+        names: The columns that there are.
+    """
+    import duckdb
+
+    columns = ", ".join(f"1 AS {quoted(name)}" for name in names)
+    try:
+        return _parser.columns(f"SELECT COLUMNS({literal(pattern)}) FROM (SELECT {columns})")
+    except duckdb.Error as error:  # the statement has the same error
+        _log.debug("COLUMNS has no columns: DuckDB raised %s", type(error).__name__)
+        return []
 
 
 def tail_to_sql(where: Mapping[str, Any] | None, modifiers: Sequence[Any]) -> str | None:

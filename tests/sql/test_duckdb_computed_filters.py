@@ -145,6 +145,8 @@ def test_few_rows_are_read_of_the_other_columns(
 STATEMENTS = [
     ("SELECT id, price FROM {t} WHERE lower(host) = 'host-07' AND id < 400 ORDER BY id", True),
     ("SELECT host, sum(price) FROM {t} WHERE id % 1000 = 77 GROUP BY host ORDER BY 1", True),
+    ("SELECT id, host FROM {t} WHERE text[1:2] = 'zz' ORDER BY id", True),
+    ("SELECT id, host FROM {t} WHERE text SIMILAR TO 'zz.*' ORDER BY id", True),
     ("SELECT id, text FROM {t} WHERE x * 2 > 1990 ORDER BY y DESC, id LIMIT 3", True),
     ("WITH t AS (SELECT * FROM {t} WHERE length(text) > 24) SELECT id, host FROM t ORDER BY 1",
      True),

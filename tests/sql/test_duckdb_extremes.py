@@ -115,6 +115,8 @@ ASKED = [
     "SELECT max(req.ts), max(req.word), max(id), count(req.ts) FROM {t}",
     "SELECT min(word), max(word), count(*), max(level), count(level) FROM {t}",
     "SELECT min(req.word), max(req.name), min(word), count(*), count(*) - 1 FROM {t}",
+    "SELECT max(COLUMNS('^(word|id|day|level)$')), min(COLUMNS('^(word|id|day|level)$')) FROM {t}",
+    "SELECT max(COLUMNS('^i')) AS most, count(*), min(req.status), max(wide), min(day) FROM {t}",
     "SELECT max(nan) = 'nan', min(nan), max(nans) = 'nan', min(nans) = 'nan' FROM {t}",
 ]
 
@@ -137,6 +139,9 @@ OTHERS = [
     "SELECT max(ts) FROM {t} WHERE id > 700",
     "SELECT level, max(id) FROM {t} GROUP BY level ORDER BY ALL",
     "SELECT max(id), sum(id) FROM {t}",
+    "SELECT max(COLUMNS('^id$')), sum(COLUMNS('^id$')) FROM {t}",
+    "SELECT max(COLUMNS(lambda c: c = 'id')) FROM {t}",
+    "SELECT max(COLUMNS('^(id|flag)$')) FROM {t}",
     "SELECT max(id) FILTER (id < 50) FROM {t}",
     "SELECT max(id + 1) FROM {t}",
     "SELECT max(id, 3) FROM {t}",

@@ -66,6 +66,10 @@ NAMED = [
      {"c1", "Word", "c4"}),
     ("SELECT column_name, max FROM (SUMMARIZE SELECT c1 + c2 AS s, req.a FROM {t}) "
      "WHERE max <> '3'", {"c1", "c2", "req"}),
+    ("SELECT id, COLUMNS('^(c2|pri|C1)') FROM {t} ORDER BY id",
+     {"id", "c2", "price", *(f"c2{k}" for k in range(10))}),
+    ("SELECT sum(COLUMNS('c1.')) FROM {t} WHERE c3 > 4", {"c3", *(f"c1{k}" for k in range(10))}),
+    ("SELECT coalesce(*COLUMNS('c[45]$')) AS c, id FROM {t} ORDER BY id", {"id", "c4", "c5"}),
     ("SELECT c6 + c7 AS s, count(*) FROM {t} GROUP BY ALL HAVING s > 3 ORDER BY ALL",
      {"c6", "c7"}),
 ]  # fmt: skip
@@ -74,7 +78,8 @@ NAMED = [
 WHOLE = [
     "SELECT * FROM {t} WHERE c3 > 4 ORDER BY id",
     "SELECT * EXCLUDE (c1) FROM {t} ORDER BY id LIMIT 3",
-    "SELECT COLUMNS('c1.*') FROM {t} ORDER BY id",
+    "SELECT COLUMNS(lambda c: c LIKE 'c1%') FROM {t} ORDER BY ALL LIMIT 3",
+    "SELECT max(COLUMNS(* EXCLUDE (half, req))) FROM {t}",
     "SELECT w FROM {t} AS w WHERE w.c3 = 4 ORDER BY id",
     "SELECT row_to_json(w) FROM {t} AS w WHERE c3 = 4 ORDER BY id",
     "SELECT a.c1, b.c2 FROM {t} a JOIN {t} b USING (id) ORDER BY a.id",
