@@ -27,7 +27,7 @@ _DESCENDING = {"ASCENDING": False, "DESCENDING": True, "ORDER_DEFAULT": None}
 # Expressions that use nothing but the row.
 _PLAIN = ("COLUMN_REF", "CONSTANT")
 # More rows than these are not looked for before the others are left out.
-MAX_FIRST_ROWS = 4096
+MAX_FIRST_ROWS = 16 * 1024
 
 
 class SortKey(NamedTuple):

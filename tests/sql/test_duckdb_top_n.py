@@ -87,6 +87,19 @@ def test_first_rows_are_those_of_all_rows(
     assert_two_phases(read, query)
 
 
+@EACH_INTERFACE
+def test_a_page_far_from_the_first_is_read_alone(
+    con: Any, tmp_path: Path, read: list[list[str]]
+) -> None:
+    ids = np.random.default_rng(3).permutation(40_000)
+    path = tmp_path / "t.lance"
+    lance.write_dataset(pa.table({"id": ids, "text": [f"text {n}" for n in ids]}), str(path))
+    query = "SELECT * FROM {t} ORDER BY id LIMIT 10 OFFSET 9000"
+    found = con.execute(query.format(t=f"'{path}'")).fetchall()
+    assert found == [(n, f"text {n}") for n in range(9000, 9010)]
+    assert_two_phases(read, query)
+
+
 # Those by texts, which DuckDB says how to compare only where it is asked.
 FIRST_BY_TEXTS = [
     "SELECT * FROM {t} ORDER BY name LIMIT 10",
