@@ -496,6 +496,15 @@ def test_rows_are_never_lost_to_damaged_batch_offsets(
         _ = open_bytes(tmp_path, writer.finish(batch_offsets=offsets)).num_rows
 
 
+def test_a_damaged_page_table_is_refused_each_time(tmp_path: Path) -> None:
+    """What was found before it was refused answered the next read."""
+    writer = batches_of_20("int32", 2)
+    reader = open_bytes(tmp_path, writer.finish(batch_offsets=[0, 20, 60]))
+    for _ in range(2):
+        with pytest.raises(CorruptFile, match="it would end at"):
+            read(reader, column(writer))
+
+
 def test_rows_of_a_file_without_fields_are_refused(tmp_path: Path) -> None:
     writer = integers()
     del writer.fields[1:]

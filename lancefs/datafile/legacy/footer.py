@@ -277,8 +277,9 @@ class PageTable:
             if not unread:
                 return
             if self._first_id is None:
-                self._first_id = yield from self._find_first_id()
-                self._check_end(self._first_id)
+                first_id = yield from self._find_first_id()
+                self._check_end(first_id)
+                self._first_id = first_id  # what was refused is refused again
             first = self._first_id
             rows = yield from self._read([self._locate_row(id_ - first) for id_ in unread])
             for field_id, row in zip(unread, rows, strict=True):
