@@ -72,8 +72,10 @@ class RowCountFiles:
                 if not os.path.exists(path):
                     if len(os.listdir(folder)) >= _MAX_FILES:
                         return None
-                    with open(path, "wb") as file:
+                    unfinished = os.path.join(folder, "unfinished")  # as on a full disk
+                    with open(unfinished, "wb") as file:
                         file.write(parquet_of_rows(count))
+                    os.replace(unfinished, path)
                 return path
         except OSError as error:
             _log.debug("rows are counted without a file: %s", error)

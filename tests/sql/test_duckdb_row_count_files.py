@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import tempfile
@@ -170,6 +171,26 @@ def test_a_file_is_written_once_and_again_where_it_was_removed(
     again = files.path_of(5_000_000, os.path.exists)
     assert again is not None
     assert pq.read_metadata(again).num_rows == 5_000_000
+
+
+class FullDisk(io.FileIO):
+    """A file that is made, and takes no byte."""
+
+    def write(self, data: object, /) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_file_that_a_full_disk_did_not_take_is_not_read_when_there_is_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = _in_folder(tmp_path / "files", monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(row_count_files, "open", FullDisk, raising=False)
+        assert files.path_of(ROWS, os.path.exists) is None
+        assert files.path_of(ROWS, os.path.exists) is None
+    path = files.path_of(ROWS, os.path.exists)
+    assert path is not None
+    assert pq.ParquetFile(path).metadata.num_rows == ROWS
 
 
 def test_there_are_not_too_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
