@@ -13,17 +13,12 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from lancefs.masking import has_secrets, mask_secrets
-from lancefs.printable import printable
-
-# Characters of a message, about: a name or a type of a table that it quotes may have millions.
-_MOST = 10_000
+from lancefs.printable import ends_of, printable
 
 
 def _shown(text: str) -> str:
-    """Return a message as it can be shown, of an endless one the two ends."""
-    if len(text) > _MOST:
-        text = f"{text[: _MOST // 2]} … {text[-_MOST // 2 :]}"
-    return printable(text)
+    """Return a message as it can be shown; it may quote an endless name or type of a table."""
+    return printable(ends_of(text))
 
 
 class LanceError(Exception):

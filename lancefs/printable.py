@@ -11,6 +11,14 @@ import logging
 from html import escape
 from numbers import Number
 
+# Characters of a text that is shown, about: a name or a type of a table may have millions.
+_MOST = 10_000
+
+
+def ends_of(text: str) -> str:
+    """Return a text as it can be shown: of an endless one, the two ends."""
+    return text if len(text) <= _MOST else f"{text[: _MOST // 2]} … {text[-_MOST // 2 :]}"
+
 
 def printable(text: str) -> str:
     """Return a text with all characters escaped that are not printable; a space is."""

@@ -14,7 +14,7 @@ from lancefs.datafile.fields import Field
 from lancefs.errors import LanceError
 from lancefs.masking import mask_secrets
 from lancefs.printable import as_html as html_of
-from lancefs.printable import plural, printable
+from lancefs.printable import ends_of, plural, printable
 from lancefs.short_texts import cell, python_values, readable, readable_columns
 
 if TYPE_CHECKING:
@@ -120,9 +120,10 @@ def html_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         titles: Titles of the columns.
         rows: Texts, one for each column.
     """
-    head = "".join(f'<th style="{_STYLE}">{html_of(title)}</th>' for title in titles)
-    lines = [
-        "<tr>" + "".join(f'<td style="{_STYLE}">{html_of(text)}</td>' for text in row) + "</tr>"
-        for row in rows
-    ]
+    head = "".join(_html_cell("th", title) for title in titles)
+    lines = ["<tr>" + "".join(_html_cell("td", text) for text in row) + "</tr>" for row in rows]
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+
+
+def _html_cell(tag: str, text: str) -> str:
+    return f'<{tag} style="{_STYLE}">{html_of(ends_of(text))}</{tag}>'

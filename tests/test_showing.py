@@ -7,7 +7,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from support import ORDERS, frame
+from support import ORDERS, frame, rewrite_manifest
 
 import lancefs
 from lancefs.errors import UnsupportedFeature
@@ -64,6 +64,20 @@ def test_what_a_table_says_cannot_become_markup(tmp_path: Path) -> None:
     page = lancefs.open(tmp_path / "t.lance")._repr_html_()
     assert "<script>" not in page
     assert "<b>name" not in page
+
+
+def test_a_notebook_shows_the_ends_of_an_endless_name(tmp_path: Path) -> None:
+    """Sixty of a mebibyte each took 250 MB of HTML, and 1.4 GB of memory."""
+    lance.write_dataset(pa.table({"first": [1]}), str(tmp_path / "t.lance"))
+
+    def rename(manifest: table_pb2.Manifest) -> None:
+        manifest.fields[0].name = "first" + "\x1b" * (1 << 20) + "last"
+
+    rewrite_manifest(tmp_path / "t.lance", rename)
+    html = lancefs.open(tmp_path / "t.lance")._repr_html_()
+    assert len(html) < 200_000
+    assert "first\\x1b" in html
+    assert "\\x1blast" in html
 
 
 def test_a_notebook_shows_a_damaged_table_too(tmp_path: Path) -> None:
