@@ -296,6 +296,7 @@ def test_verify_notices_values_that_their_type_does_not_allow(tmp_path: Path, he
         "feat_evolve_chain-f2.3-w14.0.2",
         "blob_v2-f2.2-w14.0.2",
         "feat_vector_index-f2.1-w14.0.2",
+        "nested_fslstruct-f2.2-w14.0.2",
     ],
 )
 def test_every_format_is_verified_measured_and_reported(

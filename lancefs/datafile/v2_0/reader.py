@@ -89,15 +89,6 @@ class ArrayReader(PointReader):
         self._latest_pages: dict[int, tuple[int, ArrayPage]] = {}
         self._first_items: dict[int, list[int]] = {}  # see `_items_before_pages`
 
-    @property
-    def num_rows(self) -> int:
-        """Number of rows in the file.
-
-        Raises:
-            CorruptFile: The file's own schema, which holds the number, is damaged.
-        """
-        return int(self.container.descriptor().length)
-
     def read(self, field: Field, ranges: Sequence[RowRange]) -> Reads[pa.Array]:
         """Read rows of a field as an array of its storage type.
 

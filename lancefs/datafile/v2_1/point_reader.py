@@ -79,6 +79,15 @@ class PointReader(FieldReader):
         return reader
 
     @property
+    def num_rows(self) -> int:
+        """Number of rows of the file; pages of structs in fixed-size lists have more.
+
+        Raises:
+            CorruptFile: The file's own schema, which holds the number, is damaged.
+        """
+        return int(self.container.descriptor().length)
+
+    @property
     def cached_bytes(self) -> int:
         """Bytes of cached parts of pages, without the metadata of columns."""
         return self._cached_metadata.cached_bytes

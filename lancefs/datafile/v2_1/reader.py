@@ -143,12 +143,6 @@ class StructuralReader(PointReader):
         reader._fetcher = self._fetcher.of(container)
         return reader
 
-    @property
-    def num_rows(self) -> int:
-        """Number of rows of the file."""
-        first = next(iter(self.columns.values()), 0)
-        return self.container.column(first).first_rows[-1]
-
     def read(self, field: Field, ranges: Sequence[RowRange]) -> Reads[pa.Array]:
         """Read rows of a field whose leaves all have columns in this file.
 
