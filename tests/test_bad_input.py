@@ -25,7 +25,7 @@ from lancefs.errors import (
     UnsupportedFeature,
 )
 from lancefs.proto import table_pb2
-from lancefs.table.verification import verify_fragment
+from lancefs.table.verification import Verifier
 
 
 @pytest.fixture
@@ -300,7 +300,7 @@ def test_another_number_of_rows_than_the_files_have_is_found_by_whoever_reads_th
         dataset.to_table(columns=["b"])
     # Where no column of a file is read, the manifest is believed; `verify` compares the two.
     assert dataset.count_rows() == dataset.to_table(columns=["_rowid"]).num_rows == forged
-    checked = verify_fragment(dataset.opened.files, dataset.fragments[0], dataset.manifest.fields)
+    checked = Verifier(dataset.opened).verify(dataset.fragments[0])
     assert any(f"the manifest says {forged}" in one.message for one in checked.problems)
 
 

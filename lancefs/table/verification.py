@@ -1,24 +1,34 @@
-"""Verification: every page of a fragment decodes, and its counts agree with the manifest."""
+"""Verification: all pages and row ids of a fragment decode; its counts agree with the manifest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.extensions import present
 from lancefs.datafile.fields import Field
 from lancefs.errors import CorruptFile, LanceError
-from lancefs.table.base_paths import TableFiles
 from lancefs.table.batch_rows import batch_rows_for
+from lancefs.table.bitmaps import set_of_ids
 from lancefs.table.deletions import read_deletions
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import DataFile, Fragment
+from lancefs.table.row_metadata import CREATED_AT, LAST_UPDATED_AT, ROW_ID
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap64
+
+    from lancefs.table.open_version import OpenVersion
 
 # Columns are decoded until a fragment has this many problems: damage may concern all columns.
 _MAX_PROBLEMS = 50
+# Row ids that are decoded at once.
+_IDS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,31 +69,67 @@ class Checked:
     problems: list[Problem] = field(default_factory=list)
 
 
-def verify_fragment(files: TableFiles, fragment: Fragment, fields: Sequence[Field]) -> Checked:
-    """Decode every value of a fragment, and compare sizes and row counts with the manifest.
-
-    Errors become problems of the result.
+class Verifier:
+    """Verifies fragments of a version, one after the other.
 
     Args:
-        files: Finds the files of the version.
-        fragment: The fragment.
-        fields: The columns of the table.
+        version: The version.
     """
-    checked = Checked(fragment.id)
-    with _recording(checked, "fragment"):
-        reader = FragmentReader(files, fragment, fields)
-        checked.rows = reader.physical_rows
-        for data_file in fragment.files:
-            with _recording(checked, data_file.path):
-                _check_file(checked, reader, data_file)
-        with _recording(checked, "deletions"):
-            checked.deleted = len(read_deletions(reader.files, fragment, checked.rows))
-        for column in fields:
-            if len(checked.problems) < _MAX_PROBLEMS:
-                with _recording(checked, column.name):
-                    rows = batch_rows_for(fragment, [column.storage_type])
-                    _decode(checked, reader, column, rows)
-    return checked
+
+    def __init__(self, version: OpenVersion) -> None:
+        self._version = version
+        self._ids: BitMap64 | None = None  # stable ids of the live rows of the fragments before
+
+    def verify(self, fragment: Fragment) -> Checked:
+        """Decode every value of a fragment, and compare sizes and row counts with the manifest.
+
+        Stable row ids are compared with those of the fragments that were verified before. Errors
+        become problems of the result.
+
+        Args:
+            fragment: The fragment.
+        """
+        version, checked = self._version, Checked(fragment.id)
+        with _recording(checked, "fragment"):
+            reader = FragmentReader(version.files, fragment, version.fields)
+            checked.rows = reader.physical_rows
+            for data_file in fragment.files:
+                with _recording(checked, data_file.path):
+                    _check_file(checked, reader, data_file)
+            with _recording(checked, "deletions"):
+                checked.deleted = len(read_deletions(reader.files, fragment, checked.rows))
+            for column in version.fields:
+                if len(checked.problems) < _MAX_PROBLEMS:
+                    with _recording(checked, column.name):
+                        rows = batch_rows_for(fragment, [column.storage_type])
+                        _decode(checked, reader, column, rows)
+            if version.row_metadata.is_stable:
+                with _recording(checked, ROW_ID.name):
+                    self._check_ids(reader)
+            for field in (CREATED_AT, LAST_UPDATED_AT):
+                with _recording(checked, field.name):
+                    version.row_metadata.versions(field, reader)
+        return checked
+
+    def _check_ids(self, reader: FragmentReader) -> None:
+        """Decode the stable ids of a fragment; each live row has one of its own."""
+        from pyroaring import BitMap64
+
+        found = self._ids = BitMap64() if self._ids is None else self._ids
+        size, deleted = len(found), reader.deleted
+        for start in range(0, reader.physical_rows, _IDS_AT_ONCE):
+            end = min(start + _IDS_AT_ONCE, reader.physical_rows)
+            first, last = np.searchsorted(deleted, (start, end))
+            offsets = np.delete(np.arange(start, end), deleted[first:last] - start)
+            found |= set_of_ids(self._version.row_metadata.at(ROW_ID, reader, offsets))
+            size += len(offsets)
+            if len(found) < size:
+                error = CorruptFile(
+                    f"two rows have the same stable id; one of them is in fragment "
+                    f"{reader.fragment.id}, below row {end}"
+                )
+                error.path = reader.files.store.url()
+                raise error
 
 
 def _check_file(checked: Checked, reader: FragmentReader, data_file: DataFile) -> None:

@@ -27,10 +27,12 @@ import pytest
 from comparison import assert_same_table
 from fsspec.implementations.local import LocalFileSystem
 from running import COMMAND, ENVIRONMENT, Here, run, run_without
-from support import ORDERS, copy_table, corpus_case, needs_corpus
+from support import ORDERS, copy_table, corpus_case, needs_corpus, rewrite_manifest
 
 import lancefs
 from lancefs.cli.exporting import JOURNAL
+from lancefs.proto import table_pb2
+from lancefs.proto.rowids_pb2 import RowIdSequence, U64Segment
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow", "csv"])
@@ -273,6 +275,38 @@ def test_verify_notices_a_missing_and_a_longer_file(tmp_path: Path, here: Here) 
     assert done.code == 1
     assert "MissingFile" in done.out
     assert "CorruptFile" in done.out
+
+
+def ids(*ranges: tuple[int, int]) -> bytes:
+    """Row ids as a manifest holds them."""
+    segments = [U64Segment(range=U64Segment.Range(start=a, end=b)) for a, b in ranges]
+    return RowIdSequence(segments=segments).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("forged", "said"),
+    [
+        (ids((20, 30)), "all is well"),
+        (ids((2, 3), (20, 29)), "all is well"),  # that of the row that is deleted
+        (ids((3, 4), (20, 29)), "_rowid: CorruptFile: .*: two rows have the same stable id"),
+        (ids((20, 25), (20, 25)), "_rowid: CorruptFile: .*: two rows have the same stable id"),
+        (ids((20, 29)), "_rowid: CorruptFile: .*: 9 row ids are given, the fragment has 10"),
+    ],
+)
+def test_verify_notices_row_ids_that_are_too_few_or_not_unique(
+    tmp_path: Path, here: Here, forged: bytes, said: str
+) -> None:
+    path, rows = tmp_path / "t.lance", pa.table({"a": range(20)})
+    table = lance.write_dataset(rows, path, max_rows_per_file=10, enable_stable_row_ids=True)
+    table.delete("a = 2")
+
+    def forge(manifest: table_pb2.Manifest) -> None:
+        manifest.fragments[1].inline_row_ids = forged
+
+    rewrite_manifest(path, forge)
+    done = here("verify", str(path))
+    assert done.code == (said != "all is well")
+    assert re.search(said, done.out)
 
 
 def test_verify_notices_values_that_their_type_does_not_allow(tmp_path: Path, here: Here) -> None:

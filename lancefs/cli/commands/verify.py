@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 @shared_options.table
 @shared_options.table_or_json
 def verify(target: Target, form: str) -> int:
-    """Decode every value of a version, and compare counts and lengths with the manifest.
+    """Decode all values and row ids of a version, and compare counts with the manifest.
 
     The format has no checksums: a changed byte of a value may be another value.
     """
     from lancefs.cli.render.progress import progress
-    from lancefs.table.verification import verify_fragment
+    from lancefs.table.verification import Verifier
 
     manifest, start = target.manifest, time.monotonic()
-    results = []
+    results, verifier = [], Verifier(target.opened)
     with progress("verifying", manifest.physical_rows or 0) as bar:
         for fragment in manifest.fragments:
-            results.append(verify_fragment(target.files, fragment, manifest.fields))
+            results.append(verifier.verify(fragment))
             bar.advance(results[-1].rows)
     problems = [problem for result in results for problem in result.problems]
     counts: dict[str, int] = {

@@ -21,7 +21,7 @@ from lancefs.spark.pipeline.packing import Pack, pack
 from lancefs.spark.stores import absolute
 from lancefs.spark.table_options import TableOptions
 from lancefs.table.refs import Ref, make_ref
-from lancefs.table.verification import Problem, verify_fragment
+from lancefs.table.verification import Problem, Verifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +121,12 @@ def verify(
 def make_verifier(pinned: Pinned, packs: list[Pack]) -> Callable[[int], str]:
     """Return what a worker does: verify the fragments of a piece."""
     version = pinned.open()
-    manifest = version.manifest
+    fragments = version.manifest.fragments
 
     def check(number: int) -> str:
         first, last = packs[number]
-        return json.dumps(
-            [
-                asdict(
-                    verify_fragment(version.files, manifest.fragments[position], manifest.fields)
-                )
-                for position in range(first, last + 1)
-            ]
-        )
+        verifier = Verifier(version)
+        results = [verifier.verify(fragments[one]) for one in range(first, last + 1)]
+        return json.dumps([asdict(result) for result in results])
 
     return check
