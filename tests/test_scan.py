@@ -479,6 +479,13 @@ def test_a_filter_with_a_limit_reads_no_further_than_it_must(
     found = dataset.to_table(filter=pc.field("id") >= 20, limit=BATCH // 2, batch_size=BATCH)
     assert found["id"].to_pylist()[:2] == [20, 21]
     assert sum(lengths(reads)) <= 2 * BATCH
+    # More rows pass than are wanted: those are read alone of the columns that the filter needs not.
+    reads.clear()
+    assert dataset.to_table(filter=pc.field("id") >= 20, limit=2, offset=3)["text"].to_pylist() == [
+        "row 23",
+        "row 25",
+    ]
+    assert sum(lengths(reads[1:])) == 5
 
 
 def test_rows_that_a_filter_scatters_are_read_in_one_go(

@@ -129,6 +129,7 @@ class MorselReader:
         size = 0
         if condition is not None:
             columns, mask, size = self._apply_filter(morsel, condition, mask, by_item)
+            columns, mask = self._within_limit(columns, mask)
         rows = morsel.rows if mask is None else int(np.count_nonzero(mask))
         if condition is not None:
             if rows:
@@ -229,6 +230,24 @@ class MorselReader:
             mask = passed = passed & mask
         returned = self._only_returned(columns)
         return returned if passed.all() else mask_columns(returned, passed), mask, size
+
+    def _within_limit(
+        self, columns: dict[int, pa.Array], mask: Mask
+    ) -> tuple[dict[int, pa.Array], Mask]:
+        """Drop what passes behind the last row that any limit leaves: it is not decoded further.
+
+        Args:
+            columns: Columns of the rows that pass.
+            mask: Which rows of the morsel these are.
+        """
+        if self.request.limit is None:
+            return columns, mask
+        most = self.request.offset + self.request.limit
+        if np.count_nonzero(mask) <= most:
+            return columns, mask
+        kept = np.zeros_like(mask)
+        kept[np.flatnonzero(mask)[:most]] = True
+        return {id: column.slice(0, most) for id, column in columns.items()}, kept
 
     def _range_recorder(self, morsel: Morsel) -> RangeRecorder:
         """Return what records the value ranges of a morsel that is about to be read."""
