@@ -85,6 +85,12 @@ class LanceDataset(OtherNames, ReadingMethods, SearchMethods, VersionMethods, Gu
 
         return as_html(self)
 
+    def _meant(self, name: str) -> str | None:
+        is_column = any(one.name == name for one in vars(self).get("_columns", ()))
+        if is_column and not hasattr(type(self), name):  # else a property raised
+            return f"to_table(columns=[{name!r}]) reads the column"
+        return super()._meant(name)
+
     def __eq__(self, other: object) -> bool:
         """Return whether both are the same version of a table with the same columns and filters."""
         if not isinstance(other, LanceDataset):

@@ -63,6 +63,10 @@ DATASET = {
         ("fetchall", "to_dict", "to_dicts", "to_pydict", "to_pylist"),
         "to_table().to_pylist() returns the rows as objects of Python",
     ),
+    **dict.fromkeys(
+        ("to_csv", "to_excel", "to_json"),
+        "to_pandas() returns a frame, which has methods that write",
+    ),
     "collect": "to_table(), to_pandas() and to_polars() read the rows",
     "dtypes": "schema.types has the types of the columns",
     "iloc": "take([0, 5]) reads rows by position",
@@ -94,6 +98,10 @@ SCANNER = {
 }
 # Attributes of the module.
 MODULE = {
+    **dict.fromkeys(
+        ("connect", "load", "open_table", "read", "read_lance", "read_table"),
+        "lancefs.open(url) returns a table as a dataset",
+    ),
     "write_dataset": _WRITING,
     "torch": "dataset.shards(…) divides the rows for PyTorch",
 }
@@ -106,6 +114,10 @@ OPENING = {
             *("namespace_client", "read_params", "session", "table_id"),
         ),
         _TAKEN_CARE_OF,
+    ),
+    **dict.fromkeys(
+        ("batch_size", "columns", "filter", "limit", "offset"),
+        "methods that read take it, such as open(url).to_table(…)",
     ),
     "asof": "the argument is called as_of",
     "uri": "the argument is called url",
@@ -124,9 +136,11 @@ READING = {
     "dtype_backend": "to_table(…).to_pandas(types_mapper=pandas.ArrowDtype) keeps Arrow's types",
     "full_text_query": "dataset.search(…) searches texts",
     "include_deleted_rows": "lancefs reads no deleted rows",
+    "lazy": "polars.scan_pyarrow_dataset(dataset) is a lazy frame",
     "nearest": "dataset.nearest(column, q, k) searches vectors",
     "order_by": 'dataset.to_table(…).sort_by("column") sorts rows',
     "prefilter": "dataset.nearest(…) and dataset.search(…) take it",
+    "random_state": "the argument is called seed",
     "scan_in_order": _ANY_ORDER,
     "scan_stats_callback": "scanner.stats has them after the scan",
     "types_mapper": "to_table(…).to_pandas(types_mapper=…) takes it",
@@ -135,7 +149,7 @@ READING = {
 
 
 class OtherNames:
-    """A class whose errors about missing attributes say what there is in their place."""
+    """A class whose errors about missing attributes and items say what there is in their place."""
 
     # What there is in place of an attribute, by its name.
     _MEANT: ClassVar[Mapping[str, str]]
@@ -143,11 +157,21 @@ class OtherNames:
     if not TYPE_CHECKING:  # otherwise type checkers would take any attribute for one of these
 
         def __getattr__(self, name: str) -> Any:
-            meant = self._MEANT.get(name)
+            meant = self._meant(name)
             if meant is not None:
                 raise AttributeError(f"{type(self).__name__} has no attribute {name!r}: {meant}")
             # Raises again, also what a property raised.
             return super().__getattribute__(name)
+
+        def __getitem__(self, key: object) -> NoReturn:
+            raise TypeError(
+                f"a {type(self).__name__} has no items: to_table() reads the rows, take([0, 5]) "
+                "some by position, and to_batches() iterates over them"
+            )
+
+    def _meant(self, name: str) -> str | None:
+        """Return what there is in place of an attribute; None where nothing is known."""
+        return self._MEANT.get(name)
 
 
 def refuse_argument(

@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import fsspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -86,6 +87,23 @@ MISTAKES: list[tuple[Callable[[], object], type[Exception], str]] = [
     ),
     (lambda: _opened().take([5000]), IndexError, "there is no row 5000 of"),
     (lambda: _opened().take(["a"]), TypeError, "positions are whole numbers, not str"),
+    (
+        lambda: _opened().take(np.array([True, False])),
+        TypeError,
+        "not bool; numpy.flatnonzero(mask) has the positions of a mask",
+    ),
+    (
+        lambda: _opened().to_table(filter=pc.field("quantity") > "a"),
+        pa.ArrowNotImplementedError,
+        "quantity is int16: give constants of a type that goes with it, or cast the column",
+    ),
+    (lambda: _opened().to_table(filter="city = 3"), InvalidFilter, "; a text stands in single"),
+    (lambda: lancefs.open(ORDERS, version=7.0), ValueError, "7.0 is not a version: a whole number"),
+    (
+        lambda: fsspec.open(f"lance://versions/2.parquet::file://{ORDERS}").open(),
+        NoSuchPath,
+        "did you mean 2.arrow?",
+    ),
     (lambda: _opened().append(pa.table({"a": [1]})), AttributeError, "only reads; write with"),
     (
         lambda: lancefs.sql(f"from lance_scan('{ORDERS}', storage_options := 'x')"),

@@ -275,6 +275,13 @@ def evaluate(expressions: list[pc.Expression], batch: pa.RecordBatch) -> list[pa
     )
     try:
         return [_combine_chunks(column) for column in plan.to_table(use_threads=False).columns]
+    except pa.ArrowNotImplementedError as error:
+        if "has no kernel matching input types" not in str(error):
+            raise
+        types = ", ".join(f"{field.name} is {field.type}" for field in batch.schema)
+        raise pa.ArrowNotImplementedError(
+            f"{error}; {types}: give constants of a type that goes with it, or cast the column"
+        ) from error
     except pa.ArrowInvalid as error:
         if not any(part in str(error) for part in _DECIMAL_ERRORS):
             raise

@@ -156,7 +156,9 @@ def _whole_numbers(given: RowNumbers, kind: str) -> npt.NDArray[Any]:
     if numbers.dtype.kind == "O" and all(_is_whole(one) for one in numbers):
         return numbers
     if numbers.dtype.kind not in "iu":
-        raise TypeError(f"{kind} are whole numbers, not {_shown_type(numbers)}")
+        shown = _shown_type(numbers)
+        hint = "; numpy.flatnonzero(mask) has the positions of a mask" if shown == "bool" else ""
+        raise TypeError(f"{kind} are whole numbers, not {shown}{hint}")
     return numbers
 
 

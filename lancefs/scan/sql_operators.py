@@ -148,6 +148,8 @@ def fit(literal: Literal, data_type: pa.DataType, is_half: bool = False) -> Any:
 def _misfit(literal: Literal, data_type: pa.DataType) -> Refused:
     is_bare = pa.types.is_temporal(data_type) and not isinstance(literal.value, str)
     hint = "; a time stands in single quotes" if is_bare else ""
+    if is_text(data_type) and not isinstance(literal.value, str):
+        hint = "; a text stands in single quotes"
     return Refused(f"{literal} is not a value of the type {data_type}{hint}", literal.start)
 
 

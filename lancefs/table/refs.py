@@ -311,7 +311,8 @@ def _parse_version(version: int | str) -> int | None:
     hint = f"; {DETACHED}" if _is_detached(version) else ""
     if isinstance(version, str) and is_name(version, TAG):
         hint = hint or "; the argument for tags is tag"
-    raise ValueError(f"{version!r} is not a version: a number was expected, or {LATEST!r}{hint}")
+    expected = f"a whole number was expected, or {LATEST!r}"
+    raise ValueError(f"{version!r} is not a version: {expected}{hint}")
 
 
 def _is_detached(version: object) -> bool:

@@ -431,7 +431,9 @@ def missing(where: str, directory: Directory, name: str) -> str:
     children = directory.children()
     stems = list(dict.fromkeys(map(_stem, children)))
     meant = directory.meant(name)
-    similar = similar_names(_stem(name), stems)
+    stem = name.rpartition(".")[0]
+    is_there = name.endswith(_OTHER_FORMATS) and stem + FILE in children
+    similar = [stem] if is_there else similar_names(_stem(name), stems)
     if meant is not None:
         hint = f"did you mean {meant}?"
     elif similar:

@@ -42,7 +42,7 @@ MISSING = {
     "latest/columns/id,name,id.arrow": (NoSuchPath, "the column 'id' is named more than once"),
     "latest/columns/_rowid,_rowid.arrows": (NoSuchPath, "'_rowid' is named more than once"),
     "latest/columns/id,`id`.arrow": (NoSuchPath, "the column 'id' is named more than once"),
-    "latest/columns/id.parquet": (NoSuchPath, "it has id, name, price"),
+    "latest/columns/id.parquet": (NoSuchPath, r"did you mean id.arrow\?"),
     "latest/fragments/99.arrow": (NoSuchPath, "it has 0, 1, 2, 3"),
     "latest/scheme.json": (NoSuchPath, "did you mean schema.json"),
     "latest.arrow/id": (NoSuchPath, "is a file, not a directory"),
