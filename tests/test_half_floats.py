@@ -76,3 +76,19 @@ def test_members_without_nulls_may_lie_below_a_null(version: str, tmp_path: Path
     for filter in (pc.field("s", "h") > 4, pc.field("s", "inner", "n") > 4, "s.h > 4"):
         assert dataset.to_table(columns=["id"], filter=filter)["id"].to_pylist() == [5, 7, 8]
     assert dataset.to_table(filter=pc.field("s").is_null())["id"].to_pylist() == [0, 3, 6]
+
+
+@pytest.mark.parametrize("name", ["item", "h"])
+def test_lists_of_half_floats_without_nulls_are_searched(name: str, tmp_path: Path) -> None:
+    item = pa.field(name, pa.float16(), nullable=False)
+    lists = pa.array([[1.5, 2.0], [], None, [2.0]], pa.list_(item))
+    lance.write_dataset(pa.table({"l": lists, "id": range(4)}), str(tmp_path / "t.lance"))
+    dataset = lancefs.open(str(tmp_path / "t.lance"))
+    for filter, expected in [
+        ("array_has(l, 1.5)", [0]),
+        ("array_has_any(l, [1.5, 2])", [0, 3]),
+        ("array_has_all(l, [1.5, 2])", [0]),
+        ("array_length(l) = 1", [3]),
+    ]:
+        found = dataset.to_table(columns=["id"], filter=filter)
+        assert found["id"].to_pylist() == expected, filter

@@ -19,12 +19,8 @@ def has_halves(schema: pa.Schema) -> bool:
 
 
 def widen_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows with floats in place of half floats.
-
-    Members of structs are nullable then: below a null, also a member without nulls of its own has
-    some, which Arrow's cast refuses.
-    """
-    fields = [_widen_column(field) for field in batch.schema]
+    """Return rows with floats in place of half floats."""
+    fields = [field.with_type(widen_type(field.type)) for field in batch.schema]
     arrays = [
         array if array.type == field.type else array.cast(field.type)
         for array, field in zip(batch.columns, fields, strict=True)
@@ -65,13 +61,13 @@ def _widen_literal(array: pa.Array) -> pa.Array:
 
 
 def widen_type(data_type: pa.DataType) -> pa.DataType:
-    """Return a type with floats in place of half floats."""
-    return map_leaves(data_type, _widen_leaf)
+    """Return a type with floats in place of half floats; one that has none as it is.
 
-
-def _widen_column(column: pa.Field) -> pa.Field:
-    target = widen_type(column.type)
-    return column if target == column.type else column.with_type(_with_nullable_members(target))
+    Members of structs and items are nullable then: below a null, also a member without nulls of
+    its own has some, which Arrow's cast refuses.
+    """
+    target = map_leaves(data_type, _widen_leaf)
+    return data_type if target == data_type else _with_nullable_members(target)
 
 
 def _with_nullable_members(data_type: pa.DataType) -> pa.DataType:
