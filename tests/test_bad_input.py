@@ -167,6 +167,17 @@ def test_a_data_file_from_the_future(path: Path) -> None:
         lancefs.open(path).to_table()
 
 
+def test_a_data_file_of_a_preview_of_the_format_2_1(tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    rows = pa.table({"n": range(1000), "s": ["a", "b"] * 500})
+    lance.write_dataset(rows, str(path), data_storage_version="2.0")
+    file = only(path / "data", "*.lance")
+    file.write_bytes(file.read_bytes()[:-8] + b"\x02\x00\x01\x00LANC")  # as Lance 0.17 did
+    for read in (lancefs.open(path).to_table, lambda: lancefs.open(path).take([3])):
+        with pytest.raises(UnsupportedFeature, match=r"n.*: a preview of .* 2\.1"):
+            read()
+
+
 def test_deleted_rows_beyond_the_end(path: Path) -> None:
     file = only(path / "_deletions", "*.arrow")
     offsets = pa.record_batch({"row_id": pa.array(np.arange(995, 1005), pa.uint32())})

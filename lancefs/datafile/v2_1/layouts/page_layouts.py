@@ -18,6 +18,8 @@ from lancefs.proto.encodings_v2_1_pb2 import PageLayout
 
 _TYPE = "lance.encodings21.PageLayout"
 _PLANAR = "lance.encodings23.PlanarLayout"
+# In files that say 2.1, too; what these messages mean changed from release to release.
+_PREVIEWS = ("lance.encodings.PageLayout", "lance.encodings.ArrayEncoding")
 
 # Longest description, in bytes, that pages share: a longer one holds the symbol table of one page.
 _SHARED_BYTES = 1024
@@ -90,6 +92,11 @@ def _page_layout(layout: PageLayout) -> MiniBlock | Opener:
 
 def parse_layout(encoding: PageEncoding) -> PageLayout:
     """Read the description of a page."""
+    if encoding.type_name in _PREVIEWS:
+        raise UnsupportedFeature(
+            "a preview of the format 2.1, which Lance 0.17 to 0.32 wrote; "
+            "write the rows anew with the release that wrote them"
+        )
     if encoding.type_name != _TYPE:
         raise UnsupportedFeature(f"page encoding {encoding.type_name or '(none)'}")
     return _parse(encoding, PageLayout())
