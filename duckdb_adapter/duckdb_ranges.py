@@ -11,7 +11,7 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancefs.datafile.logical_types import has_type, storage_of
+from lancefs.datafile.logical_types import entries_type, has_type, storage_of
 from lancefs.errors import UnsupportedFeature
 
 _MICROSECONDS = 2**63 - 2  # the largest number stands for infinity
@@ -53,7 +53,8 @@ def check_range(array: pa.Array, name: str) -> None:
         elif pa.types.is_struct(one.type):
             pending.extend(one.flatten())  # what stands below a null does not count
         elif one.type.num_fields and is_limited(one.type):
-            pending.append(one.flatten())
+            is_map = pa.types.is_map(one.type)
+            pending.append((one.cast(entries_type(one.type)) if is_map else one).flatten())
 
 
 def _check(array: pa.Array, limits: tuple[int, int], name: str) -> None:

@@ -96,6 +96,12 @@ def with_children(data_type: pa.DataType, change: Callable[[pa.Field], pa.Field]
     return pa.large_list(item) if pa.types.is_large_list(data_type) else pa.list_(item)
 
 
+def entries_type(data_type: pa.MapType) -> pa.ListType:
+    """Return the type of lists of the entries of maps, to which Arrow casts them without a copy."""
+    entry = pa.struct([data_type.key_field, data_type.item_field])
+    return pa.list_(pa.field("entries", entry, nullable=False))
+
+
 def storage_of(data_type: pa.DataType) -> pa.DataType:
     """Return the type of the values that an extension type has; other types as they are.
 

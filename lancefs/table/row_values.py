@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from lancefs.datafile.arrays import mask_of, numbers_of
 from lancefs.datafile.blocks import Mask
 from lancefs.datafile.constants import scalar_of
-from lancefs.datafile.logical_types import is_variable_width
+from lancefs.datafile.logical_types import entries_type, is_variable_width
 from lancefs.errors import UnsupportedFeature
 
 _BINARY = pa.large_binary()
@@ -96,8 +96,7 @@ def _encode(array: pa.Array) -> pa.LargeBinaryArray:
 def _encode_lists(array: pa.Array) -> list[pa.LargeBinaryArray]:
     """Encode lists and maps as the lengths and the items."""
     if pa.types.is_map(array.type):
-        item = pa.struct([array.type.key_field, array.type.item_field])
-        array = array.cast(pa.list_(pa.field("entries", item, nullable=False)))
+        array = array.cast(entries_type(array.type))
     lengths = numbers_of(pc.list_value_length(array), null=0).astype(np.int64)
     items = _encode(array.flatten())  # leaves out the items of null lists
     bounds = np.frombuffer(items.buffers()[1], np.int64, len(items) + 1, items.offset * 8)
