@@ -97,6 +97,12 @@ GIVE_CREDENTIALS = "; give the store credentials, or the storage option anon=tru
 CHECK_CREDENTIALS = "; renew or correct the credentials that the store is given"
 NAME_REGION = "; name the region of the bucket, as in AWS_DEFAULT_REGION=eu-west-1"
 COME_AGAIN = "; the store is busy: try again later"
+TRY_LATER = "; the store, or a proxy in front of it, fails: try again later"
+NOT_ALLOWED = "; the store does not let you read it: have that allowed, or give other credentials"
+GIVE_LOGIN = (
+    '; give the server a login, as in storage_options={"headers": {"Authorization": "Bearer …"}}'
+)
+GIVE_PROXY_LOGIN = "; a proxy wants a login: put it into the URL of the proxy, in HTTPS_PROXY"
 CHECK_OPTIONS = "; check the storage options"
 _FOR_ALL_READS = (
     CHECK_ADDRESS,
@@ -104,6 +110,9 @@ _FOR_ALL_READS = (
     CHECK_CREDENTIALS,
     NAME_REGION,
     COME_AGAIN,
+    TRY_LATER,
+    GIVE_LOGIN,
+    GIVE_PROXY_LOGIN,
     CHECK_OPTIONS,
 )
 
@@ -118,8 +127,31 @@ _BAD_CREDENTIALS = {
     "SignatureDoesNotMatch",
     "TokenRefreshRequired",
 }
+_NO_CREDENTIALS = {"NoAuthenticationInformation", "PublicAccessNotPermitted"}
 _OTHER_REGION = {"AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
 _BUSY = {"ServerBusy", "ServiceUnavailable", "SlowDown"}
+# Codes by which they refuse a request to those that they know. (Azure's first one is also that of
+# its firewall.)
+_REFUSED = {
+    "AccessDenied",
+    "AuthorizationFailure",
+    "AuthorizationPermissionMismatch",
+    "Forbidden",
+    "InsufficientAccountPermissions",
+}
+# How pylance, and obstore, call options of s3fs.
+_OPTIONS_OF_S3FS = {
+    "access_key_id": "key",
+    "endpoint": "endpoint_url",
+    "endpoint_override": "endpoint_url",
+    "region": 'client_kwargs={"region_name": …}',
+    "region_name": 'client_kwargs={"region_name": …}',
+    "secret_access_key": "secret",
+    "session_token": "token",
+    "skip_signature": "anon",
+}
+_UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(?:aws_)?(\w+)'")
+_ERROR_NUMBER = re.compile(r"\[Errno -?[0-9]+\] ")
 
 # What messages of obstore, and of Azure's client, go on with: what was said, once more.
 _REST = re.compile(r"\n\nDebug source:\n|\nContent: <\?xml |\ndlopen\(")
@@ -133,7 +165,7 @@ def is_transient(error: BaseException) -> bool:
     Args:
         error: Raised by any fsspec filesystem, or by the client library of one.
     """
-    if isinstance(error, _PERMANENT):
+    if isinstance(error, _PERMANENT) or _code_of(error) in _REFUSED:
         return False
     status = error.status if hasattr(error, "status") else getattr(error, "code", None)
     if isinstance(status, int) and 400 <= status < 600:
@@ -237,32 +269,71 @@ def advice_on(error: BaseException) -> str:
     if _is_unreachable(error):
         return CHECK_ADDRESS
     is_option = isinstance(error, TypeError | ValueError)  # of a client made by the first request
-    if is_option or _is_of_library(error, ("ProfileNotFound",)):
-        return CHECK_OPTIONS
-    code = _code_of(error)
-    if _is_of_library(error, ("NoCredentials",)) or code == 401:
+    if is_option or _is_of_library(error, ("ProfileNotFound", "ParamValidation")):
+        return f"{_option_hint(error)}{CHECK_OPTIONS}"
+    if isinstance(error, LookupError):  # what answered is no such store
+        return CHECK_ADDRESS
+    return _advice_on_answer(error)
+
+
+def _option_hint(error: BaseException) -> str:
+    """Return what s3fs calls an option of pylance that it does not know; empty for other ones."""
+    unknown = _UNKNOWN_OPTION.search(str(error))
+    name = None if unknown is None else _OPTIONS_OF_S3FS.get(unknown[1])
+    return "" if name is None else f", which s3fs calls {name}"
+
+
+def _advice_on_answer(error: BaseException) -> str:
+    """Return what helps against what a store answered; empty if unknown."""
+    code, status = _code_of(error), _status_of(error)
+    if _is_of_library(error, ("NoCredentials", "ClientAuthentication")) and status is None:
         return GIVE_CREDENTIALS
     if code in _BAD_CREDENTIALS:
         return CHECK_CREDENTIALS
     if code in _OTHER_REGION:
         return NAME_REGION
-    return COME_AGAIN if code in _BUSY or code == 429 else ""
+    if code in _BUSY or status in (429, 503):
+        return COME_AGAIN
+    if status == 401 or code in _NO_CREDENTIALS:
+        return GIVE_LOGIN if hasattr(error, "status") else GIVE_CREDENTIALS
+    if status == 407:
+        return GIVE_PROXY_LOGIN
+    # A permission error of a type of its own says what helps itself, as does that of a file here.
+    is_refused = type(error) is PermissionError and error.filename is None
+    if is_refused or code in _REFUSED or (status == 403 and not code):
+        return NOT_ALLOWED
+    return TRY_LATER if status is not None and status >= 500 else ""
 
 
-def _code_of(error: BaseException) -> object:
-    """Return the code by which S3, Azure or Google Cloud refused a request; None if unknown."""
-    if getattr(error, "status_code", None) == 401:
-        return 401
+def _code_of(error: BaseException) -> str:
+    """Return the code by which S3 or Azure refused a request; empty if unknown."""
     of_azure = getattr(error, "error_code", None)
     if of_azure is not None:
         return str(getattr(of_azure, "value", of_azure))
-    answer = getattr(error.__cause__, "response", None)  # s3fs raises an OSError from botocore's
-    if isinstance(answer, Mapping):
-        of_s3 = answer.get("Error")
-        return of_s3.get("Code") if isinstance(of_s3, Mapping) else None
-    if hasattr(error, "status"):  # of a web server, whose credentials are other options
-        return None
-    return getattr(error, "code", None)
+    of_s3 = _answer_of_s3(error).get("Error")
+    if isinstance(of_s3, Mapping):
+        return str(of_s3.get("Code", ""))
+    # gcsfs makes an OSError of this kind of answer, without its code.
+    return "Forbidden" if type(error) is OSError and str(error).startswith("Forbidden: ") else ""
+
+
+def _status_of(error: BaseException) -> int | None:
+    """Return the HTTP status of the answer that an error is about; None if unknown."""
+    of_s3 = _answer_of_s3(error).get("ResponseMetadata")
+    if isinstance(of_s3, Mapping):
+        found = of_s3.get("HTTPStatusCode")
+        return found if isinstance(found, int) else None
+    for name in ("status", "status_code", "code"):  # of a web server, Azure, Google Cloud
+        found = getattr(error, name, None)
+        if isinstance(found, int) and 400 <= found < 600:
+            return found
+    return None
+
+
+def _answer_of_s3(error: BaseException) -> Mapping[str, object]:
+    """Return what S3 answered; s3fs raises an OSError from botocore's. Empty for other stores."""
+    answer = getattr(error.__cause__, "response", None)
+    return answer if isinstance(answer, Mapping) else {}
 
 
 def _is_unreachable(error: BaseException) -> bool:
@@ -287,6 +358,14 @@ def message_of(error: BaseException) -> str:
     Values in Rust, the XML of an answer, or all places of a library that was not found (Java's, for
     HDFS), which some libraries add, say nothing more. Of several lines, one is made.
     """
+    status = _status_of(error)
+    if hasattr(error, "request_info"):  # of aiohttp, which quotes the URL again
+        return f"{status} {getattr(error, 'message', '')}".strip()
+    if _answer_of_s3(error) and not _code_of(error):  # of a proxy, not of the store
+        return f"the answer has the status {status}, and is not that of S3"
     lines = _REST.split(str(error), maxsplit=1)[0].splitlines()
     said = [line.strip() for line in lines if not line.startswith(_OF_REQUEST)]
-    return " ".join(line for line in said if line) or type(error).__name__
+    text = _ERROR_NUMBER.sub("", " ".join(line for line in said if line), count=1)
+    if isinstance(error, LookupError):
+        return f"what answered is not such a store ({type(error).__name__}: {text})"
+    return text or type(error).__name__

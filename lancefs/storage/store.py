@@ -24,7 +24,14 @@ from lancefs.storage.links import Confines
 from lancefs.storage.local_files import is_local, list_directory, list_files, local_filesystem
 from lancefs.storage.retries import Attempts, advice_on, is_transient, message_of, retry
 from lancefs.storage.s3_pages import first_page, lists_in_order
-from lancefs.storage.web import NO_PARTS, below, guard_requests, listed_name
+from lancefs.storage.web import (
+    NO_PARTS,
+    WEB_PAGE,
+    below,
+    guard_requests,
+    is_page,
+    listed_name,
+)
 
 if TYPE_CHECKING:
     import fsspec
@@ -212,14 +219,24 @@ class Store:
             ReadFailed: The listing failed.
             UnsupportedFeature: A symbolic link leads out of the confines.
         """
+        try:
+            return self.existing_entries(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def existing_entries(self, path: str = "") -> list[tuple[str, dict[str, object]]]:
+        """Return what `entries` returns, of a directory that exists.
+
+        Raises:
+            FileNotFoundError: It does not. (`NotADirectoryError` passes through as well.)
+            LanceError: As `entries` does.
+        """
         self._check_directory(path)
         fs = None if self.is_local else self.fs
         try:
             if fs is None:  # follows links, whose type fsspec lists as "other"
                 return retry(lambda: list_directory(self.full(path)), self.url(path))
             infos = self.ask(partial(fs.ls, self.full(path), detail=True), path)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
         except ReadFailed as error:
             raise _not_listed(self.url(path), error) from error.__cause__
         return self._named(infos, path)
@@ -400,6 +417,8 @@ class Store:
         url, (start, end) = self.url(path), part
         if isinstance(answer, BaseException):
             return self._error_of(answer, path, part)
+        if len(answer) != end - start and is_page(answer):
+            return ReadFailed(f"{url}: bytes {start}–{end}: {WEB_PAGE}")
         if len(answer) > end - start:
             return ReadFailed(
                 f"{url}: bytes {start}–{end}: the store gave {len(answer)} bytes; {NO_PARTS}"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 from lancefs.forks import Lock
+from lancefs.storage.byte_ranges import Bytes
 from lancefs.storage.filesystems import innermost
 
 if TYPE_CHECKING:
@@ -40,12 +41,23 @@ NO_PARTS = (
     "simplecache:: before the URL of the table, which copies each file that is read"
 )
 
+# What a proxy, or a page to log in, answers in place of a file; it may have been saved as the file.
+_PAGE = re.compile(rb"\s*<(?:!doctype )?html\b", re.IGNORECASE)
+WEB_PAGE = (
+    "it is a web page (HTML): a proxy, or a page to log in, answered in place of the store; check "
+    "the address, and whether you are logged in"
+)
+
 _GUARDED = "_lancefs_guards_requests"
 _LOCK = Lock()
 
 
 class OtherPart(ConnectionError):
     """A server gave another part of a file than was asked for."""
+
+
+class OtherServer(PermissionError):
+    """A server redirects to another one, which must not see what was given for the first."""
 
 
 def split_query(url: str) -> tuple[str, str]:
@@ -163,7 +175,8 @@ async def _check_part(session: Any, _: Any, end: Any) -> None:
         return
     first, last = int(asked[1]), int(asked[2])
     if end.response.status == 200 and first > 0:
-        raise ValueError(f"the server gave the whole file; {NO_PARTS}")
+        is_html = end.response.content_type == "text/html"
+        raise ValueError(WEB_PAGE if is_html else f"the server gave the whole file; {NO_PARTS}")
     given = _CONTENT_RANGE.fullmatch(end.response.headers.get("Content-Range", ""))
     if end.response.status != 206 or given is None:
         return
@@ -179,7 +192,7 @@ async def _drop_options(session: Any, _: Any, redirect: Any) -> None:
     """Drop what was given for one origin from a request that is redirected to another one.
 
     Raises:
-        PermissionError: The session has a login or cookies for all origins, which cannot be
+        OtherServer: The session has a login or cookies for all origins, which cannot be
             dropped.
     """
     from yarl import URL
@@ -190,7 +203,7 @@ async def _drop_options(session: Any, _: Any, redirect: Any) -> None:
         return
     login = getattr(session, "auth", None)  # of the session; aiohttp 4 has none
     if login is not None or any(not one["domain"] for one in session.cookie_jar):
-        raise PermissionError(
+        raise OtherServer(
             errno.EACCES,
             f"{here.origin()} redirects to {target.origin()}, and the session has a login or "
             "cookies that would go along; open the table there, or give them in client_kwargs",
@@ -198,3 +211,8 @@ async def _drop_options(session: Any, _: Any, redirect: Any) -> None:
     for name in list(redirect.headers):
         if name.lower() not in _CARRIED:
             redirect.headers.popall(name, None)
+
+
+def is_page(data: bytes | Bytes) -> bool:
+    """Return whether bytes are the beginning of a web page."""
+    return _PAGE.match(bytes(data[:64])) is not None

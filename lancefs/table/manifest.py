@@ -17,9 +17,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from lancefs.datafile.fields import Field, fields_from_proto
-from lancefs.errors import CorruptFile, MissingFile, UnsupportedFeature, locating
+from lancefs.errors import CorruptFile, MissingFile, ReadFailed, UnsupportedFeature, locating
 from lancefs.proto import table_pb2
 from lancefs.storage import ByteRange, Bytes, File, holding_tails
+from lancefs.storage.web import WEB_PAGE, is_page
 from lancefs.table.flags import ReaderFlags, check_reader_flags
 from lancefs.table.fragment_table import Fragments, ParsedManifest, parse_manifest
 from lancefs.table.messages import parse_message
@@ -246,6 +247,8 @@ def read_auxiliary_data(file: File, manifest: Manifest) -> dict[str, bytes]:
 def _read_message(file: File) -> tuple[bytes, int]:
     """Return the bytes of the message of a manifest file, and its position in the file."""
     start, tail = file.read_tail(_first_read(file))
+    if start == 0 and is_page(tail):
+        raise ReadFailed(f"{file.url}: {WEB_PAGE}")
     if len(tail) < _FOOTER.size:
         raise CorruptFile(f"{len(tail)} bytes are too few for a manifest; it was cut short")
     end = start + len(tail) - _FOOTER.size

@@ -9,6 +9,7 @@ import re
 from lancefs.errors import LanceError, NotALanceTable
 from lancefs.storage import Store
 from lancefs.storage.filesystems import is_bucket
+from lancefs.storage.retries import message_of
 from lancefs.table.versions import VERSIONS, web_hint
 
 # A path with a version, which `lancefs.open` takes, but for which no filesystem has a directory.
@@ -36,16 +37,29 @@ def not_a_table(store: Store) -> NotALanceTable:
             "is expected"
         )
     what = _file_kind(store)
-    names = store.names() if what is None else []
+    names, said = _names(store) if what is None else ([], "")
     if what is None and not names:
         hint = _FILE_HINT if _VERSIONED.search(store.root) else web_hint(store)
         if store.is_local:  # elsewhere it would take a request
             hint = hint or _url_hint(store) or similar_hint(store)
-        what = f"there is no such directory, or it is empty{hint}"
+        what = f"there is no such directory, or it is empty{said}{hint}"
     around = enclosing_table(Store(store.fs, store.root.rpartition("/")[0]))
     if around is not None:
         what = f"lies in the Lance table {around}, whose path is expected"
     return NotALanceTable(f"{store.url()}: {what or _folder_kind(store, names)}")
+
+
+def _names(store: Store) -> tuple[list[str], str]:
+    """Return the names in a directory; of one that is not there, what else the store says of it.
+
+    S3 tells that there is no such bucket.
+    """
+    try:
+        return [name for name, _ in store.existing_entries()], ""
+    except (FileNotFoundError, NotADirectoryError) as error:
+        text = message_of(error).rstrip(".")
+        is_path = error.errno is not None or "/" in text or text in (type(error).__name__, "")
+        return [], "" if is_path or text in store.root else f" ({text})"
 
 
 def similar_hint(store: Store) -> str:

@@ -15,7 +15,7 @@ from typing import NamedTuple, overload
 
 from lancefs.errors import CorruptFile, MissingFile, NotALanceTable, ReadFailed, RefNotFound
 from lancefs.storage import Store
-from lancefs.storage.retries import is_store_closed
+from lancefs.storage.retries import NOT_ALLOWED, is_store_closed
 
 VERSIONS = "_versions"
 
@@ -123,7 +123,8 @@ def _list_files(
     except ReadFailed as error:
         # Of a store that nothing can be read from, no version can be read either.
         hint = "" if is_store_closed(error) else _listing_hint(store)
-        raise ReadFailed(f"{error.args[0]}{hint}") from error
+        said = str(error.args[0]).removesuffix(NOT_ALLOWED if hint else "")
+        raise ReadFailed(f"{said}{hint}") from error
     infos = {name: info for name, info in entries if info.get("type") != "directory"}
     return list(infos), infos
 

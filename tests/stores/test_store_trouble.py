@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,10 @@ from store_doubles import (
     refuse,
     time_out,
 )
+from store_servers import WebServer, web_server
 
 import lancefs
-from lancefs.errors import CorruptFile, LanceError, MissingFile, ReadFailed
+from lancefs.errors import CorruptFile, LanceError, MissingFile, NotALanceTable, ReadFailed
 from lancefs.filesystem import LanceFileSystem
 from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
@@ -245,7 +247,7 @@ def test_an_option_that_a_store_does_not_know_is_no_matter_of_listing(
     s3_options: dict[str, Any],
 ) -> None:
     options = {**s3_options, "aws_access_key_id": "x"}
-    with pytest.raises(ReadFailed, match=r"'aws_access_key_id'; check the storage options$"):
+    with pytest.raises(ReadFailed, match=r"id', which s3fs calls key; check the st\w+ options$"):
         lancefs.open("s3://lake/t.lance", storage_options=options)
 
 
@@ -306,11 +308,14 @@ def test_a_library_that_is_not_found_is_said_without_all_places_where_it_was_loo
     assert "cannot be opened: Unable to load libjvm; check" in str(error.value)
 
 
-def s3_error(code: str, text: str) -> BaseException:
+def s3_error(code: str, text: str, status: int = 400) -> BaseException:
     """Return what s3fs raises in place of an error of botocore."""
     errors = pytest.importorskip("s3fs.errors")
     botocore = pytest.importorskip("botocore.exceptions")
-    answer = {"Error": {"Code": code, "Message": text}}
+    answer = {
+        "Error": {"Code": code, "Message": text},
+        "ResponseMetadata": {"HTTPStatusCode": status},
+    }
     error = errors.translate_boto_error(botocore.ClientError(answer, "ListObjectsV2"))
     assert isinstance(error, BaseException)
     return error
@@ -331,8 +336,26 @@ def google_error(code: int, text: str) -> BaseException:
     return error
 
 
+def web_error(status: int, text: str) -> BaseException:
+    """Return an error as fsspec's filesystem of web servers has it."""
+    import aiohttp
+    import yarl
+    from multidict import CIMultiDict, CIMultiDictProxy
+
+    request = aiohttp.RequestInfo(yarl.URL("http://lake/o"), "GET", CIMultiDictProxy(CIMultiDict()))
+    error = aiohttp.ClientResponseError(request, (), status=status, message=text)
+    assert isinstance(error, BaseException)
+    return error
+
+
 RENEW = "; renew or correct the credentials that the store is given"
 LIST = "; where the store does not let you list, name the version, as in version=7"
+BUSY = "; the store is busy: try again later"
+LATER = "; the store, or a proxy in front of it, fails: try again later"
+REFUSED = "; the store does not let you read it: have that allowed, or give other credentials"
+LOGIN = (
+    '; give the server a login, as in storage_options={"headers": {"Authorization": "Bearer …"}}'
+)
 ADVICE = {
     "expired": (lambda: s3_error("ExpiredToken", "It has expired"), RENEW),
     "wrong-key": (lambda: s3_error("SignatureDoesNotMatch", "It does not match"), RENEW),
@@ -342,11 +365,29 @@ ADVICE = {
     ),
     "busy": (
         lambda: s3_error("SlowDown", "Reduce your rate"),
-        "; the store is busy: try again later",
+        BUSY,
     ),
     "denied": (lambda: s3_error("AccessDenied", "Access Denied"), LIST),
     "azure": (lambda: azure_error("AuthenticationFailed", 403), RENEW),
     "azure-denied": (lambda: azure_error("AuthorizationPermissionMismatch", 403), LIST),
+    "azure-firewall": (lambda: azure_error("AuthorizationFailure", 403), LIST),
+    "azure-public": (
+        lambda: azure_error("PublicAccessNotPermitted", 409),
+        "; give the store credentials, or the storage option anon=true if it is public",
+    ),
+    "google-denied": (lambda: OSError("Forbidden: lake/o\nno access"), LIST),
+    "proxy": (lambda: s3_error("502", "Bad Gateway", 502), LATER),
+    "proxy-login": (
+        lambda: s3_error("", "", 407),
+        "; a proxy wants a login: put it into the URL of the proxy, in HTTPS_PROXY",
+    ),
+    "no-store": (
+        lambda: KeyError("IsTruncated"),
+        "; check the address, the network and the storage options",
+    ),
+    "web-login": (lambda: web_error(401, "Unauthorized"), LOGIN),
+    "web-busy": (lambda: web_error(429, "Too Many Requests"), BUSY),
+    "web-down": (lambda: web_error(500, "Internal Server Error"), LATER),
     "azure-nobody": (
         lambda: azure_error("NoAuthenticationInformation", 401),
         "; give the store credentials, or the storage option anon=true if it is public",
@@ -377,6 +418,7 @@ def test_a_refused_listing_says_in_one_line_what_helps(
     assert said.count("; ") == 1
     assert "\n" not in said
     assert "RequestId" not in said
+    assert "Errno" not in said
 
 
 def test_refused_credentials_are_told_where_bytes_are_read(
@@ -390,6 +432,55 @@ def test_refused_credentials_are_told_where_bytes_are_read(
     monkeypatch.setattr(store, "cat_file", refused)
     with pytest.raises(ReadFailed, match=r"\.lance: bytes .*: It has expired; renew or correct"):
         orders.to_table()
+
+
+DENIED: dict[str, Callable[[], BaseException]] = {
+    "s3": lambda: s3_error("AccessDenied", "Access Denied", 403),
+    "s3-head": lambda: s3_error("403", "Forbidden", 403),
+    "azure": lambda: azure_error("AuthorizationFailure", 403),
+    "google": lambda: OSError("Forbidden: lake/o\nno access"),
+    "web": lambda: web_error(403, "Forbidden"),
+}
+
+
+@pytest.mark.parametrize("name", DENIED)
+def test_what_helps_is_said_of_one_file_that_may_not_be_read(
+    name: str, store: TroubledFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = open_in(store)
+    asked: list[str] = []
+
+    def refused(path: str, *_: Any, **__: Any) -> None:
+        asked.append(path)
+        raise DENIED[name]()
+
+    monkeypatch.setattr(store, "cat_file", refused)
+    with pytest.raises(ReadFailed, match=r"/data/\w+\.lance: bytes ") as no:
+        orders.to_table(columns=["n0"])
+    assert str(no.value).endswith(REFUSED)
+    assert len(asked) == len(set(asked))  # none again, as it would be refused again
+
+
+def test_a_page_to_log_in_is_not_taken_for_a_damaged_file(
+    home: Path, store: TroubledFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Portals answer every request with it, and with the status of success."""
+    page = b"\n<!DOCTYPE html>\n<html><h1>Log in</h1></html>"
+    orders = open_in(store)
+    monkeypatch.setattr("lancefs.storage.retries.PAUSE", 0.0)
+    monkeypatch.setattr(store, "cat_file", lambda *_, **__: page)
+    with pytest.raises(ReadFailed, match=r"\.lance: bytes .*: it is a web page"):
+        orders.to_table()
+    shutil.copytree(home / "t.lance", tmp_path / "t.lance")
+    for path in (tmp_path / "t.lance" / "_versions").iterdir():
+        path.write_bytes(page)
+    with web_server(WebServer(tmp_path)) as url, pytest.raises(ReadFailed, match="a web page"):
+        lancefs.open(f"{url}/t.lance")
+
+
+def test_a_missing_bucket_is_named(s3_options: dict[str, Any]) -> None:
+    with pytest.raises(NotALanceTable, match="The specified bucket does not exist"):
+        lancefs.open("s3://pond/t.lance", storage_options=s3_options)
 
 
 def test_a_store_without_credentials_is_asked_once_for_a_path() -> None:
