@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from lancefs.errors import LanceError, NotALanceTable, ReadFailed, cause
 from lancefs.forks import Lock
 from lancefs.masking import mask_secrets
-from lancefs.storage.retries import CHECK_ADDRESS, CHECK_OPTIONS, message_of, retry
+from lancefs.storage.retries import CHECK_ADDRESS, CHECK_OPTIONS, advice_on, message_of, retry
 
 if TYPE_CHECKING:
     import fsspec
@@ -74,7 +74,7 @@ def open_url(url: str, options: Mapping[str, Any]) -> tuple[fsspec.AbstractFileS
         raise
     except Exception as error:  # of any library: some connect, or read the archive, at once
         is_far = isinstance(error, OSError)  # the others are of what was there
-        advice = CHECK_ADDRESS if is_far else ""
+        advice = CHECK_ADDRESS if is_far else advice_on(error)
         text = f"{url}: cannot be opened: {message_of(error)}{advice}"
         raise ReadFailed(text) from cause(error)
     return found

@@ -64,6 +64,7 @@ _CLIENT_LIBRARIES = {
     "google",
     "httpcore",
     "httpx",
+    "paramiko",
     "requests",
     "urllib3",
 }
@@ -151,7 +152,7 @@ _OPTIONS_OF_S3FS = {
     "skip_signature": "anon",
 }
 _UNKNOWN_OPTION = re.compile(r"unexpected keyword argument '(?:aws_)?(\w+)'")
-_ERROR_NUMBER = re.compile(r"\[Errno -?[0-9]+\] ")
+_ERROR_NUMBER = re.compile(r"\[Errno (-?[0-9]+|None)\] ")
 
 # What messages of obstore, and of Azure's client, go on with: what was said, once more.
 _REST = re.compile(r"\n\nDebug source:\n|\nContent: <\?xml |\ndlopen\(")
@@ -288,7 +289,8 @@ def _advice_on_answer(error: BaseException) -> str:
     code, status = _code_of(error), _status_of(error)
     if _is_of_library(error, ("NoCredentials", "ClientAuthentication")) and status is None:
         return GIVE_CREDENTIALS
-    if code in _BAD_CREDENTIALS:
+    is_login = _is_of_library(error, ("Authentication", "PermissionDenied"))  # by SSH
+    if code in _BAD_CREDENTIALS or (is_login and status is None):
         return CHECK_CREDENTIALS
     if code in _OTHER_REGION:
         return NAME_REGION

@@ -500,6 +500,22 @@ def test_a_store_without_credentials_is_asked_once_for_a_path() -> None:
     assert len(asked) == 1
 
 
+def test_a_wrong_password_is_told_from_a_wrong_address() -> None:
+    """paramiko is not among the packages of the tests: this is its error, by its name."""
+
+    class Locked(MemoryFileSystem):
+        protocol = "locked"
+
+        def __init__(self, **kwargs: Any) -> None:
+            named = {"__module__": "paramiko.ssh_exception"}
+            raise type("AuthenticationException", (Exception,), named)("Authentication failed.")
+
+    fsspec.register_implementation("locked", Locked, clobber=True)
+    with pytest.raises(ReadFailed, match=r"failed\.; renew or correct the credentials") as no:
+        lancefs.open("locked://me:hunter2@host/t.lance")
+    assert "hunter2" not in str(no.value)
+
+
 def test_a_store_that_cannot_be_made_names_the_url_and_the_options() -> None:
     class Needy(MemoryFileSystem):
         protocol = "needy"
