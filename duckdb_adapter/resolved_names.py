@@ -23,7 +23,7 @@ from duckdb_adapter.queries.table_uses import StatementTable, TableUses, table_u
 from duckdb_adapter.rewrites import restrict
 from duckdb_adapter.sources.arrow_source import ArrowDataset
 from duckdb_adapter.sources.joined_keys import JoinedScan, is_long
-from duckdb_adapter.sources.outside_keys import OutsideKeys, keys_outside
+from duckdb_adapter.sources.outside_keys import OutsideKeys, outside_keys
 from duckdb_adapter.sources.replacement import READER, Replacement, TableInMemory
 from duckdb_adapter.sources.rows import Rows, RowSource
 from duckdb_adapter.sources.told_bounds import ToldBound, told_bounds
@@ -102,7 +102,7 @@ class ResolvedName(NamedTuple):
             return ()
         bounds = told_bounds(rows, uses.query, context.settings)
         is_joined = may_join(self.statement)
-        keys = keys_outside(rows, uses.query, context.settings) if is_joined else []
+        keys = outside_keys(rows, uses.query, context.settings) if is_joined else []
         return *bounds, *keys
 
     def uses_in(self, text: str) -> TableUses | None:

@@ -47,7 +47,7 @@ _LIST_AS_TABLE = f"SELECT 1 FROM (SELECT 1) AS {_LISTED}({_LISTED_KEY})"
 _MAX_KEYS = 4
 
 
-class OutsideKey(NamedTuple):
+class KeySource(NamedTuple):
     """A column of something else whose values a column of the table has to have.
 
     Attributes:
@@ -101,7 +101,7 @@ class _Outside(NamedTuple):
 
 
 @kept_by_query
-def outside_keys(query: TableQuery) -> list[OutsideKey]:
+def key_sources(query: TableQuery) -> list[KeySource]:
     """Return the columns of a table whose values have to be in something that is no Lance table.
 
     Args:
@@ -128,7 +128,7 @@ def outside_keys(query: TableQuery) -> list[OutsideKey]:
 
 def _keys_of(
     other: _Outside, pairs: Sequence[tuple[str, str]], name: str, is_captured: bool
-) -> Iterator[OutsideKey]:
+) -> Iterator[KeySource]:
     """Yield the keys of something that is joined by some columns."""
     terms = other.conditions() if pairs else []
     where = None
@@ -143,12 +143,12 @@ def _keys_of(
     used = sorted({ref["column_names"][-1] for ref in refs})
     for ours, their in pairs:
         names = their, *(one for one in used if one != their)
-        yield OutsideKey(ours, their, rows, bool(terms), alias, names, name, is_captured)
+        yield KeySource(ours, their, rows, bool(terms), alias, names, name, is_captured)
 
 
 def _listed_keys(
     query: TableQuery, select: Mapping[str, Any], source: Mapping[str, Any]
-) -> Iterator[OutsideKey]:
+) -> Iterator[KeySource]:
     """Yield the columns that have to be in lists, `id = ANY([…])`, `id IN (SELECT unnest($1))`."""
     columns = NamedColumns(query.columns, query.table_names(source))
     for term in terms_of(select["where_clause"]) if select.get("where_clause") else ():
@@ -164,7 +164,7 @@ def _listed_keys(
             rows = rows_to_sql(listed, None)
             if rows is not None:
                 used = (_LISTED_KEY,)
-                yield OutsideKey(ours, _LISTED_KEY, rows, False, _LISTED, used, "", False)
+                yield KeySource(ours, _LISTED_KEY, rows, False, _LISTED, used, "", False)
 
 
 def _is_list(node: Mapping[str, Any]) -> bool:

@@ -22,8 +22,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from duckdb_adapter.engine_settings import EngineSettings
-from duckdb_adapter.identifiers import literal, quoted
-from duckdb_adapter.queries.outside_tables import OutsideKey, outside_keys
+from duckdb_adapter.identifiers import fold, literal, quoted
+from duckdb_adapter.queries.outside_tables import KeySource, key_sources
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.sources.extremes import ends_of
 from duckdb_adapter.sources.found_keys import MAX_KEYS, FoundKeys, can_find
@@ -86,7 +86,7 @@ class OutsideKeys(ToldValues):
         found: The keys; None where they are not known.
     """
 
-    def __init__(self, key: OutsideKey, is_variable: bool, is_text: bool) -> None:
+    def __init__(self, key: KeySource, is_variable: bool, is_text: bool) -> None:
         super().__init__()
         self.column = key.column
         self.found: FoundKeys | None = None
@@ -96,11 +96,12 @@ class OutsideKeys(ToldValues):
 
     def told(self) -> str:
         """Return the condition that tells them; see `condition`."""
+        least, most = "system.main.min(key)", "system.main.max(key)"
         parts = {
-            "type": "system.main.typeof(system.main.min(key))",
+            "type": f"system.main.typeof({least})",
             "rows": "system.main.sum(rows)",
             "count": "system.main.count(key)",
-            "ends": "CAST(system.main.list_value(min(key), max(key)) AS VARCHAR[])",
+            "ends": f"CAST(system.main.list_value({least}, {most}) AS VARCHAR[])",
             "keys": f"CAST(system.main.min(key, {MAX_KEYS}) AS VARCHAR[])",
             "collated": self._is_collated(),
         }
@@ -120,7 +121,9 @@ class OutsideKeys(ToldValues):
         key = self._key
         alias, names = quoted(key.alias), list(map(quoted, key.used))
         # Where the other one lacks a column, that of a scope around it is meant.
-        scope = ", ".join(f"NULL AS {name}" for name in [*names, _ROW])
+        scope = ", ".join(
+            f"NULL AS {quoted(name)}" for name in sorted({_ROW, *map(fold, key.used)})
+        )
         tests = [f"system.main.typeof({alias}.{name}) <> '{_MISSING}'" for name in names]
         where = f"{key.rows} {'AND' if key.has_where else 'WHERE'}"
         rows = (
@@ -158,7 +161,7 @@ class OutsideKeys(ToldValues):
         return f"system.main.bool_or({' OR '.join(pairs)})"
 
 
-def keys_outside(rows: RowSource, query: TableQuery, settings: EngineSettings) -> list[OutsideKeys]:
+def outside_keys(rows: RowSource, query: TableQuery, settings: EngineSettings) -> list[OutsideKeys]:
     """Return the keys of something else that a table has to be joined by, to be told.
 
     Args:
@@ -169,7 +172,7 @@ def keys_outside(rows: RowSource, query: TableQuery, settings: EngineSettings) -
     if not settings.calls_back():
         return []
     keys = list[OutsideKeys]()
-    for key in outside_keys(query):
+    for key in key_sources(query):
         kind = rows.filter_field(key.column).type if rows.can_filter(key.column) else pa.null()
         if not can_find(kind) or (is_text(kind) and settings.collation()):
             continue

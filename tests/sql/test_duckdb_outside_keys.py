@@ -318,6 +318,20 @@ def test_tables_and_columns_that_are_not_there_are_duckdbs_errors(folder: Path) 
             con.execute(f"SELECT * FROM {facts} f JOIN keys ON {condition}")
 
 
+def test_columns_are_named_in_any_case_and_by_rowid(folder: Path, native: Any) -> None:
+    place, own = Place("tables", folder), native.cursor()
+    for query in (
+        "SELECT f.N, KIND FROM {facts} F JOIN {keys} J ON f.n = j.ID WHERE j.N > 3 AND J.n < 50",
+        "SELECT f.n FROM {facts} f JOIN {keys} j ON f.n = j.rowid WHERE j.RowId < 7",
+        "SELECT n FROM {facts} WHERE n IN (SELECT ROWID FROM {keys} WHERE rowid > 50)",
+    ):
+        assert place.run(query) == answer_of(own, filled(query, None)), query
+    own.execute("CREATE OR REPLACE TEMP MACRO min(x) AS 5")
+    place.con.execute("CREATE OR REPLACE TEMP MACRO min(x) AS 5")
+    assert place.run(JOIN) == answer_of(own, filled(JOIN, None))
+    own.execute("DROP MACRO temp.min")
+
+
 def test_macros_mean_what_they_do_in_the_statement(folder: Path, native: Any) -> None:
     place, own = Place("tables", folder), native.cursor()
     query = f"{JOIN} WHERE upper(j.kind) = 'new'"
