@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -27,7 +26,7 @@ from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
 from lancefs.datafile.v2_1.page_plans import (
     CODED,
     MAX_TABLE_BYTES,
-    ValueForm,
+    PagePlan,
     needs_dictionary,
     plan_page,
     value_bits,
@@ -46,39 +45,6 @@ _POSITION_BITS = 64  # of a wanted row
 # Most rows of a byte of the chunks that kernels support: a block of 1024 numbers of no bits has a
 # chunk of 8 bytes at least.
 _MAX_ROWS_OF_BYTE = 128
-
-
-class _DescribedColumn(IntEnum):
-    """The columns of `_Described.numbers`.
-
-    The columns of the plan of a page from `PageColumn.ENTRY` to `WIDTH`; number of items of its
-    dictionary, 0 if it has none; number of values; number of buffers that it needs; and whether it
-    has a dictionary.
-    """
-
-    ENTRY = 0
-    VALUES = 1
-    BITS = 2
-    LEVELS = 3
-    WIDTH = 4
-    ITEM_COUNT = 5
-    VALUE_COUNT = 6
-    BUFFERS = 7
-    HAS_DICTIONARY = 8
-
-
-class _Described(NamedTuple):
-    """The descriptions of the pages of a leaf.
-
-    Attributes:
-        descriptions: The descriptions.
-        form: What the kernel gives.
-        numbers: The numbers in each; see `_DescribedColumn`: int64, shape (pages, columns).
-    """
-
-    descriptions: Sequence[MiniBlock]
-    form: ValueForm
-    numbers: Ints
 
 
 # A field, bits of its values, its page in each file, rows of each file, and the bytes of the files;
@@ -227,42 +193,44 @@ def plan_small(field: Field, bits: int, pages: Ints, rows: Ints, data: Bytes) ->
     described = _describe(pages[distinct], bits, data)
     if described is None:
         return None
-    index = np.searchsorted(distinct, likes)
-    numbers, own = described.numbers[index], pages[:, FileColumn.ROWS]
+    descriptions, page_plans = described
+    index, own = np.searchsorted(distinct, likes), pages[:, FileColumn.ROWS]
+    counts = np.array([(each.items, each.dictionary_items) for each in descriptions])[index]
+    has_dictionary = np.array([each.has_dictionary for each in descriptions])[index]
     tables = pages[:, FileColumn.FIRST_END] - pages[:, FileColumn.FIRST]
-    is_sound = (own == rows) & (own == numbers[:, _DescribedColumn.VALUE_COUNT])
-    is_sound &= pages[:, FileColumn.BUFFERS] >= numbers[:, _DescribedColumn.BUFFERS]
     chunks = pages[:, FileColumn.SECOND_END] - pages[:, FileColumn.SECOND]
+    is_sound = (own == rows) & (own == counts[:, 0]) & (tables <= MAX_TABLE_BYTES)
+    is_sound &= pages[:, FileColumn.BUFFERS] >= 2 + has_dictionary
     is_sound &= own <= _MAX_ROWS_OF_BYTE * chunks
-    if not (is_sound & (tables <= MAX_TABLE_BYTES)).all():
+    if not is_sound.all():
         return None
-    has_dictionary = numbers[:, _DescribedColumn.HAS_DICTIONARY, np.newaxis] > 0
     plans = np.empty((len(pages), len(PageColumn)), np.int64)
     plans[:, PageColumn.FIRST_ROW] = np.cumsum(rows) - rows
     plans[:, PageColumn.ROWS] = rows
     plans[:, PageColumn.TABLE : PageColumn.CHUNKS_END + 1] = pages[:, _BUFFERS]
-    plans[:, PageColumn.ENTRY : PageColumn.WIDTH + 1] = numbers[:, : _DescribedColumn.WIDTH + 1]
-    items = np.where(has_dictionary, pages[:, _ITEMS], pages[:, _CHUNKS])
+    stored = np.array([each.stored for each in page_plans])[index]
+    plans[:, PageColumn.ENTRY : PageColumn.WIDTH + 1] = stored
+    items = np.where(has_dictionary[:, np.newaxis], pages[:, _ITEMS], pages[:, _CHUNKS])
     plans[:, PageColumn.ITEMS : PageColumn.ITEMS_END + 1] = items
-    plans[:, PageColumn.ITEM_COUNT] = numbers[:, _DescribedColumn.ITEM_COUNT]
-    dictionaries = []
-    if needs_dictionary(described.form.form):
+    plans[:, PageColumn.ITEM_COUNT] = counts[:, 1]
+    form, dictionaries = page_plans[0].form, []
+    if needs_dictionary(form.form):
         pairs = zip(index.tolist(), items.tolist(), strict=True)
         dictionaries = [
-            PageDictionary(described.descriptions[at], (start, end)) for at, (start, end) in pairs
+            PageDictionary(descriptions[at], (start, end)) for at, (start, end) in pairs
         ]
     has_levels = bool(plans[:, PageColumn.LEVELS].any())
-    total, span = int(rows.sum()), (0, len(data))
-    form, bits, _ = described.form
-    plan = plans, dictionaries, field.storage_type, form, bits, has_levels, total, span
-    return LeafPlan(*plan, is_read_once=True)
+    shape = form.bits, has_levels, int(rows.sum()), (0, len(data))
+    return LeafPlan(plans, dictionaries, field.storage_type, form.form, *shape, is_read_once=True)
 
 
-def _describe(pages: Ints, bits: int, data: Bytes) -> _Described | None:
-    """Return the descriptions of pages; None where a kernel does not support one of them.
+def _describe(
+    pages: Ints, bits: int, data: Bytes
+) -> tuple[Sequence[MiniBlock], Sequence[PagePlan]] | None:
+    """Return the descriptions of pages, and what they tell; None where a kernel reads one not.
 
     Args:
-        pages: The pages; see `FileColumn`: int64, shape (pages, columns).
+        pages: The pages; see `FileColumn`: int64, shape (pages, columns), one at least.
         bits: Bits of their values.
         data: The bytes of the files.
 
@@ -270,20 +238,15 @@ def _describe(pages: Ints, bits: int, data: Bytes) -> _Described | None:
         CorruptFile: A description is damaged.
         UnsupportedFeature: The layout of a page is not known.
     """
-    descriptions, numbers, form = [], [], None
+    descriptions, plans = list[MiniBlock](), list[PagePlan]()
     for page in pages:
         text = data[page[FileColumn.DESCRIPTION] : page[FileColumn.DESCRIPTION_END]].tobytes()
         description = layout_of(parse_description(text))
         plan = plan_page(description, bits, 0) if isinstance(description, MiniBlock) else None
         if plan is None or plan.packed is not None or not isinstance(description, MiniBlock):
             return None
-        is_vector = plan.form.dimension > 0  # of which no field here is
-        if is_vector or (form is not None and plan.form != form):
+        if plan.form.dimension or (plans and plan.form != plans[0].form):  # no field has vectors
             return None
-        form = plan.form
         descriptions.append(description)
-        has_dictionary = description.has_dictionary
-        counts = description.dictionary_items, description.items, 2 + has_dictionary
-        numbers.append((*plan.stored, *counts, has_dictionary))
-    assert form is not None  # of one page at least
-    return _Described(descriptions, form, np.array(numbers, np.int64))
+        plans.append(plan)
+    return descriptions, plans
