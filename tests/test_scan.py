@@ -23,6 +23,8 @@ import lancefs
 from lancefs.datafile.container import Container
 from lancefs.datafile.v2_1.levels import LEVEL_BYTES
 from lancefs.lance_dataset import LanceDataset
+from lancefs.scan import morsel_reader
+from lancefs.scan.decoded_columns import read_columns
 from lancefs.scan.mapped_memory import Mapped
 from lancefs.scan.morsel_reader import MorselReader
 from lancefs.scan.morsels import DecodedMorsel, Morsel, decoded_bytes
@@ -637,3 +639,26 @@ def test_no_more_rows_of_a_store_are_read_ahead_than_the_budget_allows(
     batches = dataset.scanner(batch_size=50).to_batches()
     assert sum(batch.num_rows for batch in batches) == 2000
     assert fs.most <= 2 * THREADS + 1
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
+def test_few_scattered_rows_of_long_texts_are_decoded_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    rows = 200_000
+    keys = np.random.default_rng(11).permutation(rows)
+    texts = pa.array([f"{n} of the words of row {n * 7919 % rows}" for n in range(rows)])
+    table = pa.table({"key": keys, "number": np.arange(rows), "text": texts})
+    lance.write_dataset(table, tmp_path / "t.lance", data_storage_version=version)
+    read = dict[str, int]()
+
+    def noted(request: Any, fragment: Any, fields: Any, ranges: Any, forms: Any) -> Any:
+        for field in fields:
+            read[field.name] = read.get(field.name, 0) + sum(end - start for start, end in ranges)
+        return read_columns(request, fragment, fields, ranges, forms)
+
+    monkeypatch.setattr(morsel_reader, "read_columns", noted)
+    found = lancefs.open(tmp_path / "t.lance").to_table(filter=pc.field("key") < rows // 20)
+    assert found == table.filter(pc.field("key") < rows // 20)
+    assert read["text"] == rows // 20
+    assert read["number"] > rows // 20

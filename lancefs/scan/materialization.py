@@ -19,6 +19,7 @@ from lancefs.datafile.logical_types import is_list
 from lancefs.scan.morsels import Morsel
 from lancefs.scan.settings import ScanSettings
 from lancefs.table.fragment_reader import FragmentReader
+from lancefs.table.row_estimates import stored_row_sizes
 
 
 def is_sparse_selection(mask: Mask, rows: int, settings: ScanSettings) -> bool:
@@ -70,6 +71,26 @@ def are_few_of_long(
     if isinstance(source, FragmentReader) and any(file.is_legacy for file in source.fragment.files):
         return False
     return _have_long_values(fields)
+
+
+def long_texts(
+    morsel: Morsel, source: FragmentReader, fields: Iterable[Field], settings: ScanSettings
+) -> frozenset[int]:
+    """Return the ids of columns of strings whose scattered rows are decoded alone, if few are kept.
+
+    Args:
+        morsel: The morsel that has the rows.
+        source: The fragment that it is of, a local one.
+        fields: The columns to decode.
+        settings: What the scan is tuned by.
+    """
+    least = settings.long_text_bytes * morsel.rows
+    return frozenset(
+        field.id
+        for field in fields
+        if has_offsets(field.storage_type)
+        and stored_row_sizes(source, [field]).bytes_of(morsel.start, morsel.end) >= least
+    )
 
 
 def _have_long_values(fields: Iterable[Field]) -> bool:

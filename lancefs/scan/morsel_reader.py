@@ -31,7 +31,12 @@ from lancefs.scan.decoded_columns import (
 )
 from lancefs.scan.index_proof import check_claims
 from lancefs.scan.mapped_memory import Mapped
-from lancefs.scan.materialization import are_few_of_long, is_chosen_first, is_sparse_selection
+from lancefs.scan.materialization import (
+    are_few_of_long,
+    is_chosen_first,
+    is_sparse_selection,
+    long_texts,
+)
 from lancefs.scan.morsels import DecodedMorsel, Morsel, decoded_bytes
 from lancefs.scan.named_rows import decode_passing
 from lancefs.scan.output_forms import OutputForms
@@ -340,7 +345,7 @@ class MorselReader:
         """
         request, forms, fragment = self.request, self.request.forms, morsel.fragment
         fields = [field for field in request.fields if field.id not in known]
-        columns = self._read_zipped(morsel, fields, mask, rows)
+        columns = self._read_texts_alone(morsel, fields, mask, rows)
         fields = [field for field in fields if field.id not in columns]
         is_few = rows < request.settings.by_item_share * len(mask)
         looked_up = (
@@ -359,20 +364,24 @@ class MorselReader:
             columns |= self._look_up(mask_columns(decoded, mask), by_item)
         return columns, most // 2
 
-    def _read_zipped(
+    def _read_texts_alone(
         self, morsel: Morsel, fields: Sequence[Field], mask: Mask, rows: int
     ) -> dict[int, pa.Array]:
-        """Read masked rows of columns in full-zip pages, where each row is found without others.
+        """Read masked rows of those columns of strings of which all rows would take longer.
 
-        To decode all rows would take longer, in proportion to their number.
+        That is so in full-zip pages, where each row is found without others, and where so few rows
+        are wanted that it is only the ranges that are too many to read numbers of them alone.
         """
         source, request = morsel.fragment, self.request
         if rows >= request.settings.zipped_share * len(mask):
             return {}
         if not isinstance(source, FragmentReader) or not source.is_local:
             return {}
-        zipped = zipped_fields(source, fields)
-        chosen = [field for field in fields if field.id in zipped - request.forms.validity]
+        others, found = request.forms.validity, zipped_fields(source, fields)
+        if rows < request.settings.sparse_share * len(mask):
+            others |= request.forms.dictionary | self._fields_with_dictionaries(morsel, fields)
+            found = long_texts(morsel, source, fields, request.settings)
+        chosen = [field for field in fields if field.id in found - others]
         if not chosen:
             return {}
         ranges = _mask_ranges(mask, morsel.start)

@@ -78,6 +78,8 @@ class ScanSettings(NamedTuple):
         zipped_share: If a filter selects a smaller share of rows, strings in full-zip pages are
             read for these alone, since each is found without the others.
         rows_per_range: Decoding a separate range of rows costs about as much as this many rows.
+        long_text_bytes: Strings of so many bytes or more on average, by the estimate, take so long
+            that below `sparse_share` they are decoded alone though they are scattered.
         few_candidates: Up to this many candidates of a fragment are one morsel, whose columns are
             all decoded in one round: most candidates pass.
         dictionary_rows: Morsels with fewer rows look up all values of dictionary pages: that is
@@ -124,6 +126,7 @@ class ScanSettings(NamedTuple):
     by_item_share: float = 1 / 8
     zipped_share: float = 3 / 5
     rows_per_range: int = 32
+    long_text_bytes: int = 24
     few_candidates: int = 4096
     dictionary_rows: int = 32 * 1024
     reusing_columns: int = 2
