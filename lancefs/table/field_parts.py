@@ -50,6 +50,7 @@ def locate_fields(fields: Sequence[Field], fragment: Fragment) -> list[tuple[int
         (position, number, pruned)
         for position, field in enumerate(fields)
         for number, ids in enumerate(files)
+        if field.children or field.id in ids  # quick, of many columns in as many files
         if (pruned := field.prune(ids)) is not None
     ]
 
