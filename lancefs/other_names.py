@@ -99,8 +99,8 @@ SCANNER = {
 # Attributes of the module.
 MODULE = {
     **dict.fromkeys(
-        ("connect", "load", "open_table", "read", "read_lance", "read_table"),
-        "lancefs.open(url) returns a table as a dataset",
+        ("connect", "load", "open_table", "read", "read_lance", "read_table", "scan_lance"),
+        "lancefs.open(url) returns a table as a dataset, and lancefs.sql(query) runs SQL",
     ),
     "write_dataset": _WRITING,
     "torch": "dataset.shards(…) divides the rows for PyTorch",
@@ -114,6 +114,10 @@ OPENING = {
             *("namespace_client", "read_params", "session", "table_id"),
         ),
         _TAKEN_CARE_OF,
+    ),
+    **dict.fromkeys(
+        ("anon", "endpoint_url", "key", "profile", "secret", "token"),
+        "storage_options={…} takes the options of the store",
     ),
     **dict.fromkeys(
         ("batch_size", "columns", "filter", "limit", "offset"),
@@ -144,6 +148,9 @@ READING = {
     "scan_in_order": _ANY_ORDER,
     "scan_stats_callback": "scanner.stats has them after the scan",
     "types_mapper": "to_table(…).to_pandas(types_mapper=…) takes it",
+    **dict.fromkeys(("n", "n_rows", "nrows"), "the argument is called limit"),
+    **dict.fromkeys(("select", "usecols"), "the argument is called columns"),
+    **dict.fromkeys(("predicate", "query", "where"), "the argument is called filter"),
     "use_scalar_index": "the argument is called use_index",
 }
 

@@ -141,6 +141,11 @@ def test_each_option_of_the_command_line_is_documented() -> None:
     assert lacking == set()
 
 
+def test_each_command_is_in_the_table_of_commands() -> None:
+    text = (REPOSITORY / "docs" / "command-line.md").read_text("utf-8")
+    assert {name for name in main.COMMANDS if f"\n| `{name}" not in text} == set()
+
+
 def spark_program(path: Path) -> str:
     """Return the code of a document that needs Spark as a program: SQL is run by the session."""
     lines = []

@@ -35,7 +35,7 @@ COMMANDS = {
     "show": "Show what a version is made of.",
     "diff": "Compare two versions.",
     "sql": "Run a query in DuckDB, or open a prompt for queries.",
-    "export": "Write a version as Arrow, Parquet or CSV files.",
+    "export": "Write a version as files: Parquet, Arrow, CSV, Excel, …",
     "verify": "Decode all values, and compare the counts with the manifest.",
     "du": "Show the size of each column, on disk and in memory.",
     "report": "Write a page about a table, as one HTML file.",

@@ -23,7 +23,13 @@ COMMANDS = {
 }
 # Options: which one is meant here, and how it is written.
 _OPTIONS = {
-    **dict.fromkeys(("--count", "--limit", "--lines", "--num", "--number", "--rows"), ("-n", "-n")),
+    **dict.fromkeys(
+        ("--count", "--limit", "--lines", "--num", "--number", "--rows", "-k"), ("-n", "-n")
+    ),
+    **dict.fromkeys(
+        ("--offset", "--order", "--order-by", "--skip", "--sort", "--sort-by"),
+        ("-n", "lancefs sql, with ORDER BY and OFFSET"),
+    ),
     **dict.fromkeys(("--cols", "--select"), ("--columns", "--columns")),
     **dict.fromkeys(("--filter", "--predicate"), ("--where", "--where")),
     **dict.fromkeys(("--branch", "--ref", "--tag", "--version"), ("--as-of", "t.lance@REF")),

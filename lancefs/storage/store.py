@@ -147,7 +147,7 @@ class Store:
             return below(self.root, path)
         if not self.root and self._fs is not None and not self._fs.root_marker:
             return path  # of an archive, whose paths begin with no slash
-        return f"{self.root}/{path}" if path else self.root
+        return f"{self.root}/{path}" if path or (self.is_local and not self.root) else self.root
 
     def file(self, path: str, size: int | None = None, stamp: str | None = None) -> File:
         """Return a file below the directory, without a request.

@@ -265,6 +265,16 @@ def test_sql_runs_a_query_behind_another(here: Here) -> None:
     assert (done.code, done.out) == (0, '"two"\n2\n')
 
 
+def test_sql_reads_standard_input_where_a_dash_stands_for_it() -> None:
+    done = run("sql", "-x", "-", stdin="SELECT 1; SELECT 42 AS answer, 'tea' AS drink")
+    assert done.code == 0, done.err
+    assert [line.split() for line in done.out.splitlines()] == [
+        ["row", "1"],
+        ["answer", "42"],
+        ["drink", "tea"],
+    ]
+
+
 def test_sql_marks_no_place_in_an_error_of_one_line(here: Here) -> None:
     done = here("sql", f"SELECT * FROM '{ORDERS}' WHERE quantity > 'a'")
     assert done.err == "lancefs: Conversion Error: Could not convert string 'a' to INT16\n"

@@ -179,11 +179,12 @@ def test_an_ending_that_is_no_format_is_refused(tmp_path: Path, here: Here) -> N
     assert here("export", ORDERS, str(path), "--overwrite").code == 0
 
 
+@pytest.mark.parametrize("dest", ["-", "/dev/stdout"])
 def test_standard_output_is_no_folder_named_so(
-    tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+    dest: str, tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = here("export", ORDERS, "-", "--format", "csv")
+    done = here("export", ORDERS, dest, "--format", "csv")
     assert done.code == 2
     assert "for standard output there is lancefs sql" in done.err
     assert not list(tmp_path.iterdir())

@@ -118,7 +118,9 @@ def test_a_page_compares_two_versions(served: Served) -> None:
     assert "<li>10 rows deleted</li>" in text
     assert "<li>the same schema</li>" in text
     assert text.count('<span class="bad">−</span>') == 10
-    assert served.ask(f"{TABLE}/diff?old=2&new=1").status == 400
+    turned = served.ask(f"{TABLE}/diff?old=2&new=1")
+    assert (turned.status, turned.text.strip()) == (400, "old=2 is newer than new=1: exchange them")
+    assert "<h2>1 → 2</h2>" in served.ask(f"{TABLE}/diff?new=2").text  # the one before
 
 
 def test_the_report_does_not_say_where_the_table_is(served: Served, teas: Path) -> None:
@@ -140,6 +142,8 @@ def test_the_report_does_not_say_where_the_table_is(served: Served, teas: Path) 
         ("rows?start=99999999999999999999", 400),
         ("log?newest=a", 400),
         ("diff?old=%00", 400),
+        ("rows?filter=id+%3C+3", 400),
+        ("schema?start=1", 400),
     ],
 )
 def test_a_query_that_makes_no_sense(served: Served, query: str, status: int) -> None:

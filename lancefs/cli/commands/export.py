@@ -65,9 +65,9 @@ def export(
     from lancefs.cli.scanning import checked_filter, selected_columns
     from lancefs.cli.target import open_store, refuse_inside_table
 
-    if dest == "-":
+    if dest in ("-", "/dev/stdout"):
         raise Failure(
-            "-: an export writes files; for standard output there is "
+            f"{dest}: an export writes files; for standard output there is "
             f"lancefs sql \"FROM '{target.name}'\" --format csv"
         )
     store = open_store(dest, to_options)
@@ -119,6 +119,6 @@ def _kind(dest: str, store: Store, form: str | None) -> tuple[bool, str]:
             f"{dest}: .{ending} is the ending of no format; choose from {', '.join(_FORMATS)}. For "
             f"a folder of files write {dest}/, or add --format"
         )
-    if store.fs.isfile(store.root):
+    if store.fs.exists(store.root) and not store.fs.isdir(store.root):  # also one of a device
         raise Failure(f"{dest}: there is a file of that name; choose another folder")
     return False, form or "parquet"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +13,7 @@ import click
 from lancefs.cli import shared_options
 from lancefs.cli.exits import Failure
 from lancefs.cli.render.grid import Styled, print_document, print_line, tell
-from lancefs.cli.render.rows import print_rows
+from lancefs.cli.render.rows import print_expanded, print_rows
 from lancefs.cli.render.text import plural
 
 if TYPE_CHECKING:
@@ -26,6 +27,22 @@ _NO_UTF8 = "the query is not in UTF-8, as DuckDB expects it"
 _LINE = re.compile(r"(?P<end>[.?!]?)\n+LINE \d+:[^\n]*\n *\^+(?P<more>(?=\n))?")
 _WELCOME = """SQL in DuckDB. A table is its path in quotes: FROM 'data/orders.lance@v7'
 End a query with ;  –  .quit or Ctrl-D leaves."""
+
+
+@dataclass(frozen=True, slots=True)
+class _QueryOutput:
+    """How the answer to a query is printed, or its plan."""
+
+    form: str
+    is_expanded: bool
+    explain: bool
+
+    def print(self, rows: Any) -> None:
+        """Print rows, which come as Arrow batches."""
+        if self.is_expanded:
+            print_expanded(rows.schema, rows, self.form)
+        else:
+            print_rows(rows.schema, rows, self.form, lambda count: plural(count, "row"))
 
 
 class _SqlCommand(click.Command):
@@ -52,6 +69,7 @@ class _SqlCommand(click.Command):
 )
 @click.argument("query", required=False)
 @shared_options.output
+@shared_options.expanded
 @click.option("--database", metavar="FILE", help="A DuckDB file to work in; it may be new.")
 @click.option(
     "--explain",
@@ -64,6 +82,7 @@ class _SqlCommand(click.Command):
 def sql(
     query: str | None,
     form: str,
+    is_expanded: bool,
     database: str | None,
     explain: bool,
     use_index: bool,
@@ -72,19 +91,22 @@ def sql(
 ) -> None:
     """Run a query in DuckDB; without one, read it from a pipe, or show a prompt.
 
+    Of several statements, each is run, and the rows of the last one are printed.
+
     Storage options are those of every table in the query; keyed by protocol, each takes its own:
     --storage-option 's3={"anon": true}'.
     """
+    shown = _QueryOutput(form, is_expanded, explain)
     connection = _connect(database, storage_options=options, base_rules=rules, use_index=use_index)
     try:
-        if query is not None:
-            _run_once(connection, query, form, explain)
+        if query not in (None, "-"):
+            _run_once(connection, query, shown)
         elif sys.stdin is None:
             raise click.UsageError("a query was expected, as an argument or on standard input")
         elif sys.stdin.isatty():
-            _converse(connection, form, explain)
+            _converse(connection, shown)
         else:
-            _run_once(connection, _read_query(), form, explain)
+            _run_once(connection, _read_query(), shown)
     finally:
         connection.close()
 
@@ -104,13 +126,13 @@ def _connect(database: str | None, **how: Any) -> Any:
         raise Failure(f"--database {where}: {error}") from error
 
 
-def _run_once(connection: Any, query: str, form: str, explain: bool) -> None:
+def _run_once(connection: Any, query: str, shown: _QueryOutput) -> None:
     """Run statements as `_run` does; what is wrong with them goes into one line.
 
     DuckDB adds the line of the query, and below it marks the place, which one line cannot show.
     """
     try:
-        _run(connection, query, form, explain)
+        _run(connection, query, shown)
     except Failure as error:
         raise Failure(_LINE.sub(_without_line, str(error))) from error
 
@@ -120,7 +142,7 @@ def _without_line(line: re.Match[str]) -> str:
     return line["end"] if line["end"] or line["more"] is None else "."
 
 
-def _run(connection: Any, query: str, form: str, explain: bool) -> None:
+def _run(connection: Any, query: str, shown: _QueryOutput) -> None:
     """Run statements, and print the rows of the last one, or its plan.
 
     Raises:
@@ -128,22 +150,23 @@ def _run(connection: Any, query: str, form: str, explain: bool) -> None:
     """
     import duckdb
 
-    if not query.strip().strip(";"):
-        raise Failure("an empty query; give SQL, such as \"FROM 'orders.lance' LIMIT 5\"")
     if not _is_unicode(query):
         raise Failure(_NO_UTF8)
     try:
-        *before, last = connection.extract_statements(query)
+        statements = connection.extract_statements(query)
+        if not statements:
+            raise Failure("an empty query; give SQL, such as \"FROM 'orders.lance' LIMIT 5\"")
+        *before, last = statements
         for statement in (*before, last):
             _check_target(statement)
         for statement in before:
             connection.execute(statement)
             while connection.fetchmany(_BATCH_ROWS):  # DuckDB 2.0 runs nothing else before its end
                 pass
-        if explain:
+        if shown.explain:
             _print_plan(connection, last.query)
             return
-        if last.type == duckdb.StatementType.EXPLAIN and form == "table":
+        if last.type == duckdb.StatementType.EXPLAIN and shown.form == "table":
             _print_plans(connection.execute(last).fetchall())
             return
         kinds, results = last.expected_result_type, duckdb.ExpectedResultType
@@ -156,7 +179,7 @@ def _run(connection: Any, query: str, form: str, explain: bool) -> None:
         if result is None:  # of a COPY before DuckDB 2.0
             return
         reader = _reader(result)
-        print_rows(reader.schema, reader, form, caption=lambda rows: plural(rows, "row"))
+        shown.print(reader)
     except duckdb.ParserException as error:
         is_bare = ".lance" in re.sub("'[^']*'", "", query)
         hint = "A path stands in single quotes: FROM 'orders.lance'" if is_bare else ""
@@ -251,7 +274,7 @@ def _print_plans(plans: list[tuple[str, str]]) -> None:
         print_document(plan.rstrip())
 
 
-def _converse(connection: Any, form: str, explain: bool) -> None:
+def _converse(connection: Any, shown: _QueryOutput) -> None:
     """Read queries from a terminal and run them, until the end of input."""
     import contextlib
 
@@ -275,14 +298,14 @@ def _converse(connection: Any, form: str, explain: bool) -> None:
         if line.strip():
             lines.append(line)
         if lines and lines[-1].rstrip().endswith(";"):
-            _answer(connection, "\n".join(lines), form, explain)
+            _answer(connection, "\n".join(lines), shown)
             lines = []
 
 
-def _answer(connection: Any, query: str, form: str, explain: bool) -> None:
+def _answer(connection: Any, query: str, shown: _QueryOutput) -> None:
     """Run a query at the prompt: whatever is wrong with it, the prompt goes on."""
     try:
-        _run(connection, query, form, explain)
+        _run(connection, query, shown)
     except KeyboardInterrupt:
         print_line("interrupted")
     except Exception as error:

@@ -18,6 +18,7 @@ from lancefs.cli.target import Target
 from lancefs.printable import as_html
 from lancefs.serve.refusals import BadRequest
 from lancefs.short_texts import cell, python_values, readable, readable_columns
+from lancefs.table.refs import Ref
 from lancefs.table.schema_changes import schema_differences
 
 _MAX_ROWS = 100
@@ -35,9 +36,10 @@ def make(asked: PageRequest) -> str:
     With the columns of a `key`, updates are told from deletes and inserts, and changed values are
     shown.
     """
-    old, new = asked.version("old", ""), asked.version("new")
+    new = asked.version("new")
+    old = asked.version("old", _before(new))
     if old.manifest.version > new.manifest.version:
-        raise BadRequest("old is newer than new")
+        raise BadRequest(f"old={old.pinned} is newer than new={new.pinned}: exchange them")
     key = _key(asked.query.get("key", ""))
     try:
         changes = new.dataset.changes(old.pinned, key=key)
@@ -56,6 +58,14 @@ def make(asked: PageRequest) -> str:
     title = f"{old.pinned} → {new.pinned}"
     cells = "" if key is None else section(_cells(changes, key), "Changed values")
     return section(f"{asking}<ul>{items}</ul>", title) + cells + section(_rows(changes), "Rows")
+
+
+def _before(version: Target) -> str:
+    """Return the version before one, or the same where there is none, as a ref."""
+    earlier = [one for one in version.dataset.versions() if one < version.manifest.version]
+    return str(
+        Ref(version=earlier[-1], branch=version.resolved.branch) if earlier else version.pinned
+    )
 
 
 def _example(version: Target) -> str:

@@ -14,6 +14,7 @@ from lancefs.cli.target import Target
 from lancefs.errors import NoSuchPath
 from lancefs.printable import as_html
 from lancefs.serve.listings import Entry
+from lancefs.serve.refusals import BadRequest
 
 _PAGES: dict[str, Callable[[PageRequest], str]] = {
     "log": log_page,
@@ -22,6 +23,13 @@ _PAGES: dict[str, Callable[[PageRequest], str]] = {
     "describe": describe_page,
     "report": report_page,
     "diff": differences.make,
+}
+# What they may be asked for, beside `ref`. A slip in a name would show other rows than those meant.
+_PARAMETERS = {
+    "log": ("newest",),
+    "rows": ("start", "where"),
+    "describe": ("column",),
+    "diff": ("old", "new", "key"),
 }
 
 
@@ -53,6 +61,10 @@ class TablePages:
             FileNotFoundError: There is no such version.
             LanceError: The table cannot be read.
         """
+        known = ("ref", *_PARAMETERS.get(name, ()))
+        unknown = [one for one in query if one not in known]
+        if unknown:
+            raise BadRequest(f"{name} takes no {unknown[0]!r}, but {', '.join(known)}")
         asked = PageRequest(table, self._tables[table], query)
         try:
             body = _PAGES[name](asked)
