@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
+from typing import TypeGuard
 
 import pyarrow as pa
 
@@ -50,8 +51,9 @@ _DECIMAL = re.compile(r"DECIMAL\((\d+),(\d+)\)")
 _ENUM, _DOUBLE = "ENUM(", "DOUBLE"
 # Whole numbers below this are the only ones that a number of 64 bits is equal to.
 _MAX_EXACT = 2**53
-# Keys are looked for among so many rows, which takes DuckDB some milliseconds.
-_MAX_ROWS = 64 * 1024
+# Keys are looked for among so many rows, which takes DuckDB some milliseconds: those that pass a
+# condition, and all rows, of which those of a large table are likely to have most keys.
+_MAX_PASSING, _MAX_ROWS = 64 * 1024, 16 * 1024
 # What DuckDB calls the type of a column that another scope gives.
 _MISSING = '"NULL"'
 # Times and dates as DuckDB writes them that Arrow reads, too: years of four digits.
@@ -93,6 +95,7 @@ class OutsideKeys(ToldValues):
         self._key = key
         self._is_variable = is_variable
         self._is_text = is_text
+        self._most = _MAX_PASSING if key.has_where else _MAX_ROWS
 
     def told(self) -> str:
         """Return the condition that tells them; see `condition`."""
@@ -112,7 +115,7 @@ class OutsideKeys(ToldValues):
         """Note the keys."""
         found = json.loads(told)
         count = found["count"]
-        if count and found["rows"] <= _MAX_ROWS and not found["collated"]:
+        if count and found["rows"] <= self._most and not found["collated"]:
             keys = found["keys"] if count <= MAX_KEYS else None
             self.found = _found_keys(found["type"], found["ends"], keys)
 
@@ -128,7 +131,7 @@ class OutsideKeys(ToldValues):
         where = f"{key.rows} {'AND' if key.has_where else 'WHERE'}"
         rows = (
             f"SELECT {alias}.{quoted(key.key)} AS key{where} "
-            f"{' AND '.join([*tests, self._is_same()])} LIMIT {_MAX_ROWS + 1}"
+            f"{' AND '.join([*tests, self._is_same()])} LIMIT {self._most + 1}"
         )
         return (
             f"SELECT key, system.main.count(*) AS rows "
@@ -177,13 +180,15 @@ def outside_keys(rows: RowSource, query: TableQuery, settings: EngineSettings) -
         if not can_find(kind) or (is_text(kind) and settings.collation()):
             continue
         variable = settings.variable(key.name) if key.name else None
-        is_held = _holds_rows(variable)
-        if is_held or (variable is None and not key.is_captured):
-            keys.append(OutsideKeys(key, is_held, is_text(kind)))
+        held = variable if _holds_rows(variable) else None
+        if held is not None and not key.has_where and len(held) > _MAX_ROWS:
+            continue
+        if held is not None or (variable is None and not key.is_captured):
+            keys.append(OutsideKeys(key, held is not None, is_text(kind)))
     return keys
 
 
-def _holds_rows(variable: object) -> bool:
+def _holds_rows(variable: object) -> TypeGuard[Sized]:
     """Whether a variable of Python holds rows that can be read twice."""
     kind = type(variable)
     return (kind.__module__.partition(".")[0], kind.__name__) in _HOLDING
