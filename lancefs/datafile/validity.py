@@ -7,7 +7,7 @@ that code that handles fields and arrays (structs around a member, several files
 handles it without change. A part of a data file is read through its first leaf alone, which decides
 about the validity of all that is around it. Only pages are read in another way: those that say that
 nothing is missing are not read at all, of others no value is decompressed
-(`v2_1.layouts.validity_pages`, `v2_0.array_outlines`, `legacy.encodings`).
+(`v2_1.layouts.outline_pages`, `v2_0.array_outlines`, `legacy.encodings`).
 
 A field and its validity have the same ids, by which files find them: one read has only one of them.
 """

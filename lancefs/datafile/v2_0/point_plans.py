@@ -29,8 +29,8 @@ from lancefs.storage import ByteRange
 _NOT_COMPRESSED = SymbolTable(np.zeros((256, 8), np.uint8), np.zeros(256, np.uint8), raw=True)
 
 # Where a buffer begins and ends: of a page, or of each of several pages.
-_Bounds: TypeAlias = ByteRange | tuple[Ints, Ints]
-_Locate: TypeAlias = Callable[[pb.Buffer], _Bounds]
+_BufferPlaces: TypeAlias = ByteRange | tuple[Ints, Ints]
+_Locate: TypeAlias = Callable[[pb.Buffer], _BufferPlaces]
 # The columns of the plan of a page, or of several, from `PageColumn.TABLE` on.
 _PlannedArray: TypeAlias = tuple[int | Ints, ...]
 

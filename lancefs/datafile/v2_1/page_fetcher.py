@@ -220,12 +220,10 @@ class PageFetcher:
             if decoder is not Chunks.decode and isinstance(reader, MiniBlockPage):
                 return reader.with_decoder(decoder)
             return reader
+        from lancefs.datafile.v2_1.layouts.outline_pages import outlined, with_validity
+
         if leaf.field.is_validity:
-            from lancefs.datafile.v2_1.layouts.validity_pages import with_validity
-
             return with_validity(reader, leaf.first_validity)
-        from lancefs.datafile.v2_1.layouts.outline_pages import outlined
-
         return outlined(reader, leaf.field.storage_type)
 
 
