@@ -6,14 +6,13 @@ import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from lancefs.datafile.fields import Field
 from lancefs.errors import CorruptFile, MissingFile, NotALanceTable, ReadFailed, cause
 from lancefs.forks import cached_property
-from lancefs.lance_dataset import LanceDataset
 from lancefs.storage import Store
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.base_paths import BaseRules
@@ -30,6 +29,9 @@ from lancefs.views.arrow.measures import Measures
 from lancefs.views.arrow.shapes import Shape, shape_of
 from lancefs.views.read_ahead import read_batches
 from lancefs.views.view_batches import BATCH_ROWS, Batches, batches_of
+
+if TYPE_CHECKING:
+    from lancefs.lance_dataset import LanceDataset
 
 # Budget of open versions, in bytes, about. A version takes several times the bytes of its manifest,
 # and counts as at least `_LEAST` bytes.
@@ -70,7 +72,13 @@ class ViewedVersion:
 
     def __init__(self, resolved: Resolved, rules: BaseRules | None, max_memory: int | None) -> None:
         self.opened = OpenVersion(resolved, rules, max_memory=max_memory)
-        self.dataset = LanceDataset(self.opened)
+
+    @cached_property
+    def dataset(self) -> LanceDataset:
+        """The rows of the version; files that are laid out are read without it."""
+        from lancefs.lance_dataset import LanceDataset  # imports pyarrow.dataset
+
+        return LanceDataset(self.opened)
 
     @property
     def resolved(self) -> Resolved:
@@ -128,7 +136,7 @@ class ViewedVersion:
 
     def schema(self, selection: Selection) -> pa.Schema:
         """Return the schema of a part of the version that can be laid out."""
-        whole = self.dataset.schema
+        whole = self.opened.shown_schema
         if selection.columns is None:
             return whole
         positions = self._positions
@@ -170,7 +178,7 @@ class ViewedVersion:
     @cached_property
     def _shapes(self) -> dict[int, Shape | None]:
         """The shape of each column by the id of its field; None for a type that has none."""
-        types = self.dataset.schema.types
+        types = self.opened.shown_schema.types
         ids = [field.id for field in self.manifest.fields]
         return {one: shape_of(data_type) for one, data_type in zip(ids, types, strict=True)}
 

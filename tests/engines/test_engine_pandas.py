@@ -8,6 +8,7 @@ import fsspec
 import lance
 import pandas as pd
 import pytest
+from support import modules_after
 
 
 @pytest.fixture
@@ -37,6 +38,13 @@ def test_read_feather_of_some_columns(table: str, addresses: list[str]) -> None:
         pd.testing.assert_frame_equal(frame[["cost", "id"]], expected)
         frame = pd.read_feather(address.format("latest/columns/cost,id.arrow"))
         pd.testing.assert_frame_equal(frame, expected)
+
+
+def test_the_first_read_of_a_process_imports_what_it_needs(table: str) -> None:
+    url = f"lance://latest.arrow::file://{table}"
+    modules = modules_after(f"import pandas; print(pandas.read_feather({url!r}).shape)")
+    assert "lancefs.views.open_tables" in modules
+    assert not {"lancefs.lance_dataset", "pyarrow.dataset", "pyarrow.acero"} & modules
 
 
 def test_a_table_that_pandas_made_keeps_its_index_and_types(tmp_path: Path) -> None:
