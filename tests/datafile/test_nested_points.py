@@ -16,9 +16,14 @@ from support import examples
 
 import lancefs
 from lancefs.datafile.container import Container
-from lancefs.datafile.v2_1 import point_reader
+from lancefs.datafile.v2_1 import nested_plans, point_reader
+from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
+from lancefs.datafile.v2_1.levels import Layer
 from lancefs.datafile.v2_1.nested_points import FilePlan, FoundLeaves, read_leaves
 from lancefs.errors import CorruptFile
+from lancefs.proto import encodings_v2_1_pb2 as pb
+
+ITEM, VALID = pb.REPDEF_NULLABLE_ITEM, pb.REPDEF_ALL_VALID_ITEM
 
 VERSIONS = ("2.1", "2.2", "2.3")
 ROWS = 5000
@@ -317,3 +322,30 @@ def test_a_damaged_repetition_index_is_named(fragments: int, tmp_path: Path) -> 
     with pytest.raises(CorruptFile, match=message):
         again.take(rows)
     assert again.take(rows, columns=["id"])["id"].to_pylist() == rows
+
+
+@pytest.mark.parametrize(
+    ("inner", "expected"),
+    [
+        ([ITEM, ITEM], [True, True]),
+        ([VALID, VALID], [False, False]),
+        ([ITEM, VALID], [True, False]),
+    ],
+)
+def test_a_struct_in_a_null_struct_is_null_where_its_page_says_so(
+    inner: list[int], expected: list[bool]
+) -> None:
+    """Lance 0.33 to 0.38 said so of pages that have such nulls only.
+
+    All readers must agree: a view is laid out by one of them, and gets its values from another.
+    """
+    layers = [*inner, ITEM, pb.REPDEF_NULLABLE_LIST]
+    one = MiniBlock(pb.MiniBlockLayout(layers=layers))
+    around = (Layer(False, True, False), Layer(False, True, False), Layer(True, True, True))
+    found = nested_plans._layers_of([one, one], around)
+    assert found is not None
+    assert [layer.nullable for layer in found] == [*expected, True, True]
+    other = MiniBlock(pb.MiniBlockLayout(layers=[ITEM, ITEM, ITEM, pb.REPDEF_NULLABLE_LIST]))
+    assert (nested_plans._layers_of([one, other], around) is None) == (inner != [ITEM, ITEM])
+    free = MiniBlock(pb.MiniBlockLayout(layers=[VALID, VALID, VALID, pb.REPDEF_NULLABLE_LIST]))
+    assert nested_plans._layers_of([one, free], around) == found

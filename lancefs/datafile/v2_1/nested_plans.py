@@ -75,21 +75,29 @@ def plan_nested(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
     return leaf_plan(field, column, plan(column, bits, around))
 
 
-def _layer_of_values(descriptions: Sequence[MiniBlock]) -> Layer | None:
-    """Return the layer of the values that fits all pages of a leaf; None where none does.
+def _layers_of(
+    descriptions: Sequence[MiniBlock], around: tuple[Layer, ...]
+) -> tuple[Layer, ...] | None:
+    """Return the layers, innermost first, that fit all pages of a leaf; None where none do.
 
-    A value of a null struct is null itself where the page says that values may be null, and only
-    there. Releases up to 0.38 say so of the pages that have nulls.
+    A value or struct in a null struct is null itself where the page says that it may be null, and
+    only there. Releases up to 0.38 say so in the pages that have nulls of it.
     """
-    found = set()
-    for description in descriptions:
-        values, *around = description.layers
-        structs = takewhile(lambda layer: not layer.is_list, around)
-        if values.nullable or any(layer.nullable for layer in structs):
-            found.add(values.nullable)
-    if len(found) > 1:
-        return None
-    return _VALID_ITEM if found == {False} else _ITEM
+    layers = [_ITEM, *around]
+    for position, layer in enumerate(layers):
+        if layer.is_list:
+            continue
+        found = set()
+        for description in descriptions:
+            own, *outer = description.layers[position:] or (_ITEM,)
+            structs = takewhile(lambda layer: not layer.is_list, outer)
+            if own.nullable or any(struct.nullable for struct in structs):
+                found.add(own.nullable)
+        if len(found) > 1:
+            return None
+        if found == {False}:
+            layers[position] = _VALID_ITEM
+    return tuple(layers)
 
 
 @lru_cache(maxsize=2048)  # a table that is opened again, or whose files are alike
@@ -105,10 +113,9 @@ def _plan(column: ColumnPages, bits: int, around: tuple[Layer, ...]) -> LeafPage
         if not isinstance(description, MiniBlock):
             return None
         descriptions.append(description)
-    innermost = _layer_of_values(descriptions)
-    if innermost is None:
+    layers = _layers_of(descriptions, around)
+    if layers is None:
         return None
-    layers = innermost, *around
     if sum(layer.levels for layer in layers) >= MAX_MEANINGS:
         return None
     planned, levels = [], []
