@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -103,7 +103,7 @@ class Attached:
         self.refresh()
         return self._spark.sql(query)
 
-    def at(self, name: str, ref: Ref | int | str | datetime, view: str | None = None) -> str:
+    def at(self, name: str, ref: Ref | int | str | date, view: str | None = None) -> str:
         """Make a view of another version of a table.
 
         Args:
@@ -120,9 +120,8 @@ class Attached:
         """
         if name not in self._shown:
             raise ValueError(f"{self._folder} has no table {name!r}; it has {self.names}")
-        wanted = make_ref(as_of=ref) if isinstance(ref, datetime) else make_ref(ref=ref)
-        said = ref.isoformat() if isinstance(ref, datetime) else ref
-        return self._view(f"{name}@{said}" if view is None else view, name, wanted)
+        said = ref.isoformat() if isinstance(ref, date) else ref
+        return self._view(f"{name}@{said}" if view is None else view, name, make_ref(ref=ref))
 
     def _view(self, view: str, name: str, ref: Ref) -> str:
         frame = table(
@@ -136,7 +135,7 @@ class Attached:
 def attach(
     spark: SparkSession,
     folder: str | os.PathLike[str],
-    ref: Ref | int | str | datetime | None = None,
+    ref: Ref | int | str | date | None = None,
     *,
     nanoseconds: Nanoseconds = "error",
     unsupported: Unsupported = "error",
@@ -158,5 +157,5 @@ def attach(
         NotALanceTable: There is no table in the folder.
         LanceError: A table cannot be opened.
     """
-    wanted = make_ref(as_of=ref) if isinstance(ref, datetime) else make_ref(ref=ref)
+    wanted = make_ref(ref=ref)
     return Attached(spark, folder, wanted, nanoseconds, unsupported, storage_options or {})

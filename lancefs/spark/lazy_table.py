@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import datetime
+from datetime import date
 from threading import Lock
 from typing import Any
 
@@ -56,7 +56,7 @@ _NAMING = Lock()  # threads with one session take turns with the names
 def table(
     spark: SparkSession,
     url: str | os.PathLike[str],
-    ref: Ref | int | str | datetime | None = None,
+    ref: Ref | int | str | date | None = None,
     *,
     columns: Sequence[str] | None = None,
     filter: pc.Expression | str | None = None,
@@ -97,8 +97,7 @@ def table(
         LanceError: The table cannot be opened, as `lancefs.open` says.
     """
     where = TableOptions(absolute(url), dict(storage_options or {}), moved=dict(base_paths or {}))
-    wanted = make_ref(as_of=ref) if isinstance(ref, datetime) else make_ref(ref=ref)
-    version = open_table(where, wanted)
+    version = open_table(where, make_ref(ref=ref))
     check_list("columns", columns)
     names = None if columns is None else list(columns)
     if names is not None and len(set(names)) < len(names):

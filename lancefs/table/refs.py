@@ -136,7 +136,7 @@ def make_ref(
     tag: str | None = None,
     branch: str | None = None,
     as_of: date | str | None = None,
-    ref: Ref | str | int | None = None,
+    ref: Ref | str | int | date | None = None,
 ) -> Ref:
     """Make a ref from the arguments with which users name a version.
 
@@ -146,7 +146,7 @@ def make_ref(
         branch: Name of a branch; without `version` and `as_of`, its newest version is meant.
         as_of: Point in time: a datetime, ISO 8601 text, or a date for the start of that day; UTC
             if it names no time zone.
-        ref: A ref, or text in the grammar of this module.
+        ref: A ref, text in the grammar of this module, or a point in time as a datetime or date.
 
     Raises:
         ValueError: The arguments contradict each other, or one of them does not parse.
@@ -158,6 +158,8 @@ def make_ref(
         raise ValueError(
             f"{' and '.join(named)} each name a version; only branch goes with version or as_of"
         )
+    if isinstance(ref, date):
+        return Ref(as_of=_parse_time(ref))
     if ref is not None:
         return ref if isinstance(ref, Ref) else parse_ref(str(ref))
     if tag is not None:

@@ -195,7 +195,9 @@ def test_a_version_is_named_as_everywhere(spark: Any, path: str) -> None:
     lance.dataset(path).tags.create("first", 1)
     assert lancefs.spark.table(spark, path, 1).count() == 4000
     assert lancefs.spark.table(spark, path, "first").count() == 4000
-    assert lancefs.spark.table(spark, path, datetime.now(UTC)).count() == 3429
+    now = datetime.now(UTC)
+    for point in (now, now.date() + timedelta(days=1)):
+        assert lancefs.spark.table(spark, path, point).count() == 3429
 
 
 def test_columns_are_chosen_and_row_ids_added(spark: Any, path: str) -> None:

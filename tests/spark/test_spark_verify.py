@@ -32,6 +32,13 @@ def test_a_whole_table_is_verified(spark: Any, tmp_path: Path) -> None:
     assert json.loads(report.to_json())["good"] is True
 
 
+def test_the_version_of_a_time_is_verified(spark: Any, tmp_path: Path) -> None:
+    path = make_table(tmp_path / "t.lance")
+    written = lancefs.open(path).manifest.timestamp
+    lance.dataset(path).delete("id % 10 = 0")
+    assert verify(spark, path, ref=written).version == 1
+
+
 def test_all_that_is_wrong_is_reported(spark: Any, tmp_path: Path) -> None:
     path = make_table(tmp_path / "t.lance")
     lance.dataset(path).delete("id % 10 = 0")

@@ -212,6 +212,11 @@ def test_an_unknown_ref_is_answered_with_existing_ones(
         resolve(table, parse_ref(text))
 
 
+@pytest.mark.parametrize("time", [datetime(2026, 1, 31, 12, tzinfo=UTC), date(2026, 1, 31)])
+def test_a_ref_may_be_a_time(time: date) -> None:
+    assert make_ref(ref=time) == make_ref(as_of=time)
+
+
 def test_a_branch_taken_for_a_tag_is_pointed_out(tmp_path: Path) -> None:
     commit(tmp_path, 1)
     put(tmp_path, "branches/exp", parentVersion=1)

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def materialize(
     source: str | os.PathLike[str],
     destination: str | os.PathLike[str],
     *,
-    ref: Ref | str | int | None = None,
+    ref: Ref | int | str | date | None = None,
     format: str = "parquet",
     partition_by: Sequence[str] = (),
     columns: Sequence[str] | None = None,
@@ -85,7 +86,7 @@ def materialize(
         spark: Where the work is done.
         source: The table.
         destination: A directory on any store, which workers reach under the same name.
-        ref: The version; the newest by default.
+        ref: The version: a number, a tag, `exp:3`, or a time; the newest by default.
         format: `parquet` or `arrow` (IPC files).
         partition_by: Columns whose values become directories (`city=Graz/`).
         columns: The columns to write; all by default.

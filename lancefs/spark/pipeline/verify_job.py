@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def verify(
     spark: SparkSession,
     source: str | os.PathLike[str],
     *,
-    ref: Ref | str | int | None = None,
+    ref: Ref | int | str | date | None = None,
     storage_options: Mapping[str, Any] | None = None,
     base_paths: Mapping[str, str] | None = None,
     metrics: str | Path | None = None,
@@ -84,7 +85,7 @@ def verify(
     Args:
         spark: Where the work is done.
         source: The table.
-        ref: The version; the newest by default.
+        ref: The version: a number, a tag, `exp:3`, or a time; the newest by default.
         storage_options: For fsspec.
         base_paths: Where the files below base paths of the table are now, by base path.
         metrics: A file of this machine to which a line of JSON is appended.
