@@ -53,23 +53,36 @@ def appended(
         RowsChanged: The version changes or replaces rows.
         MissingFile: The version before is gone, and without it what the version did is unclear.
     """
-    fragments = manifest.fragments
-    old = {} if before is None else {fragment.id: fragment for fragment in before.fragments}
-    added = [i for i, fragment in enumerate(fragments) if fragment.id not in old]
+    added, is_kept, is_append = new_fragments(manifest, before)
     if before is None:
         return _without_before(store, file, manifest, added, skip_changes)
-    kept = [fragment for fragment in fragments if fragment.id in old]
-    is_kept = all(old[fragment.id] == fragment for fragment in kept)
-    is_append = is_kept and len(kept) == len(old)
     operation = _operation(store, file, manifest)
     if not added:
         is_change = operation in _NEW_VALUES or (operation in _REPLACING and not is_kept)
         return _changed(store, file, operation, skip_changes) if is_change else []
     if operation == _REWRITE:
         return []
-    if is_append and (operation not in _REPLACING or not old):
+    if is_append and (operation not in _REPLACING or not before.fragments):
         return added
     return _changed(store, file, operation, skip_changes)
+
+
+def new_fragments(manifest: Manifest, before: Manifest | None) -> tuple[list[int], bool, bool]:
+    """Compare the fragments of a version with those of the version before it.
+
+    Args:
+        manifest: The manifest of the version.
+        before: The manifest of the version before it; None for the first one.
+
+    Returns:
+        The positions of the fragments that are new; whether those that were there and still are
+        have not changed; and whether this is so, and none of them is gone.
+    """
+    old = {} if before is None else {fragment.id: fragment for fragment in before.fragments}
+    added = [i for i, fragment in enumerate(manifest.fragments) if fragment.id not in old]
+    kept = [fragment for fragment in manifest.fragments if fragment.id in old]
+    is_kept = all(old[fragment.id] == fragment for fragment in kept)
+    return added, is_kept, is_kept and len(kept) == len(old)
 
 
 def begins(store: Store, file: VersionFile, manifest: Manifest) -> bool:

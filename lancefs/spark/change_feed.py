@@ -85,23 +85,6 @@ def require_columns(uri: str, manifest: Manifest, names: Sequence[str]) -> None:
         )
 
 
-def only_added(manifest: Manifest, before: Manifest | None) -> list[int] | None:
-    """Return the positions of the fragments that a version added, if it did nothing else.
-
-    Args:
-        manifest: The manifest of the version.
-        before: The manifest of the version before it; None for the first one.
-
-    Returns:
-        The positions, or None for a version that may have changed other rows.
-    """
-    old = {} if before is None else {fragment.id: fragment for fragment in before.fragments}
-    added = [i for i, one in enumerate(manifest.fragments) if one.id not in old]
-    kept = [one for one in manifest.fragments if one.id in old]
-    is_kept = len(kept) == len(old) and all(old[one.id] == one for one in kept)
-    return added if is_kept else None
-
-
 def shares(
     manifest: Manifest, before: Manifest, rows_per_task: int | None, bytes_per_task: int | None
 ) -> list[IdShare | None]:

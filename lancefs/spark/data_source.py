@@ -11,9 +11,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import astuple
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -43,7 +44,6 @@ from lancefs.spark.spark_types import (
 )
 from lancefs.spark.table_options import (
     TASK_ROW_METADATA,
-    Nanoseconds,
     Options,
     ReadOptions,
     names_table,
@@ -189,14 +189,8 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
         self.pushed = pushed
 
     def __reduce__(self) -> Shipped:
-        read = self.options
-        return ship(
-            _unship_reader,
-            self.pinned,
-            (read.filter, read.batch_rows, read.nanoseconds, read.use_index),
-            self.columns,
-            self.pushed,
-        )
+        read = astuple(self.options)
+        return ship(_unship_reader, self.pinned, read, self.columns, self.pushed)
 
     @brief
     def partitions(self) -> list[InputPartition]:
@@ -301,13 +295,6 @@ def _unship_source(options: dict[str, str], pinned: Pinned | None) -> LanceDataS
 
 
 def _unship_reader(
-    pinned: Pinned,
-    read: tuple[str | None, int | None, Nanoseconds, bool],
-    schema: StructType,
-    pushed: tuple[str, ...],
+    pinned: Pinned, read: tuple[Any, ...], schema: StructType, pushed: tuple[str, ...]
 ) -> LanceReader:
-    filter_text, batch_rows, nanoseconds, use_index = read
-    options = ReadOptions(
-        filter=filter_text, batch_rows=batch_rows, nanoseconds=nanoseconds, use_index=use_index
-    )
-    return LanceReader(pinned, options, schema, pushed)
+    return LanceReader(pinned, ReadOptions(*read), schema, pushed)

@@ -58,7 +58,8 @@ class Pinned:
     @property
     def key(self) -> tuple[Any, ...]:
         """What tells this version, opened in this way, from others."""
-        return (self.table.url, self.version, self.branch, self.committed, _text(self.table))
+        table = json.dumps(self.table.astuple(), sort_keys=True, default=str)
+        return (table, self.version, self.branch, self.committed)
 
     def open(self) -> OpenVersion:
         """Open the version; a process does so once.
@@ -124,10 +125,6 @@ def pin(table: TableOptions, version: OpenVersion) -> Pinned:
     """Return what a task needs to open a version again."""
     committed = version.manifest.timestamp.isoformat()
     return Pinned(table, version.manifest.version, version.resolved.branch, committed)
-
-
-def _text(table: TableOptions) -> str:
-    return json.dumps(table.astuple(), sort_keys=True, default=str)
 
 
 def _unship(table: tuple[Any, ...], version: tuple[Any, ...]) -> Pinned:

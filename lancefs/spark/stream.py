@@ -23,13 +23,12 @@ from lancefs.lance_dataset import LanceDataset
 from lancefs.scan import expressions
 from lancefs.scan.settings import BATCH_ROWS
 from lancefs.spark import filters
-from lancefs.spark.appends import appended, begins, require_same_fields
+from lancefs.spark.appends import appended, begins, new_fragments, require_same_fields
 from lancefs.spark.brief_errors import brief, briefly
 from lancefs.spark.change_feed import (
     cannot_be_told,
     changes,
     inserted,
-    only_added,
     require_columns,
     require_stable_row_ids,
     shares,
@@ -105,12 +104,11 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         self._manifests: dict[VersionFile, Manifest] = {}
 
     def __reduce__(self) -> Shipped:
-        table, read = self.table, self.options.read
         return ship(
             _unship_stream_reader,
-            table.astuple(),
+            self.table.astuple(),
             self.branch,
-            (read.filter, read.batch_rows, read.nanoseconds, read.use_index),
+            astuple(self.options.read),
             pickle.dumps(self.fields),
             self.columns,
         )
@@ -185,8 +183,8 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         before = self._manifest(files[version - 1]) if version - 1 in files else None
         if before is None and not begins(self._store, files[version], manifest):
             raise cannot_be_told(self.table.url, version, f"there is no version {version - 1}")
-        added = only_added(manifest, before)
-        if added is None:
+        added, _, is_append = new_fragments(manifest, before)
+        if not is_append:
             assert before is not None, "the first version only adds rows"
             found = shares(manifest, before, read.rows_per_partition, read.bytes_per_partition)
             parts: list[_Part] = [(None, None if one is None else astuple(one)) for one in found]
@@ -437,10 +435,6 @@ def _unship_stream_reader(
     fields: bytes,
     schema: StructType,
 ) -> LanceStreamReader:
-    filter_text, batch_rows, nanoseconds, use_index = read
     where = TableOptions(*table)
-    how = ReadOptions(
-        filter=filter_text, batch_rows=batch_rows, nanoseconds=nanoseconds, use_index=use_index
-    )
-    options = Options(where, Ref(branch=branch), how, StreamOptions())
+    options = Options(where, Ref(branch=branch), ReadOptions(*read), StreamOptions())
     return StreamReader(where, branch, options, pickle.loads(fields), schema, None)
