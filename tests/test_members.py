@@ -343,3 +343,15 @@ def test_what_lies_below_a_blob_is_no_column() -> None:
         dataset.to_table(columns=["blob.size"], blobs="bytes")
     with pytest.raises(ValueError, match=r"'blob\.size' is of a blob's descriptor"):
         dataset.to_table(columns={"n": "blob.size"}, blobs="bytes")
+
+
+def test_a_list_of_an_extension_type_is_named_in_an_expression(tmp_path: Path) -> None:
+    ids = pa.array([b"x" * 16, b"y" * 16], pa.binary(16))
+    items = pa.ExtensionArray.from_storage(pa.uuid(), ids)
+    lists = pa.ListArray.from_arrays(pa.array([0, 2, 2], pa.int32()), items)
+    struct = pa.StructArray.from_arrays([lists], ["ids"])
+    lance.write_dataset(pa.table({"s": struct, "ids": lists}), str(tmp_path / "t.lance"))
+    dataset = lancefs.open(str(tmp_path / "t.lance"))
+    found = dataset.to_table(columns={"member": pc.field("s", "ids"), "whole": pc.field("ids")})
+    assert found["member"].combine_chunks().equals(lists)
+    assert found["whole"].combine_chunks().equals(lists)

@@ -81,7 +81,8 @@ class Projection:
         """
         if self.expressions is None:
             return read.with_metadata(self._metadata)
-        return self._compute(pa.RecordBatch.from_pylist([], schema=read)).schema
+        columns = [pa.nulls(0, data_type) for data_type in read.types]
+        return self._compute(pa.RecordBatch.from_arrays(columns, schema=read)).schema
 
     def apply(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield batches with the metadata of the table's schema, or with expressions evaluated.
