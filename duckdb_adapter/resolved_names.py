@@ -100,7 +100,9 @@ class ResolvedName(NamedTuple):
         rows, uses, context = self.rows, self.uses, self.context
         if uses is None or context is None or not isinstance(rows, RowSource) or not is_long(rows):
             return ()
-        bounds = told_bounds(rows, uses.query, context.settings)
+        if not context.settings.calls_back():
+            return ()
+        bounds = told_bounds(rows, uses.query)
         is_joined = may_join(self.statement)
         keys = outside_keys(rows, uses.query, context.settings) if is_joined else []
         return *bounds, *keys

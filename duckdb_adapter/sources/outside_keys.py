@@ -172,8 +172,6 @@ def outside_keys(rows: RowSource, query: TableQuery, settings: EngineSettings) -
         query: The statement.
         settings: How DuckDB answers it.
     """
-    if not settings.calls_back():
-        return []
     keys = list[OutsideKeys]()
     for key in key_sources(query):
         kind = rows.filter_field(key.column).type if rows.can_filter(key.column) else pa.null()

@@ -7,7 +7,6 @@ import json
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckdb_adapter.engine_settings import EngineSettings
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.zoned_bounds import ZonedBound, zoned_bounds
 from duckdb_adapter.sources.rows import RowSource
@@ -99,15 +98,12 @@ class ToldBound(ToldValues):
         self.found = FoundBound(self._kind, least, most)
 
 
-def told_bounds(rows: RowSource, query: TableQuery, settings: EngineSettings) -> list[ToldBound]:
+def told_bounds(rows: RowSource, query: TableQuery) -> list[ToldBound]:
     """Return the times that a statement compares columns of a table with, to be told.
 
     Args:
         rows: The rows of the table.
         query: The statement.
-        settings: How DuckDB answers it.
     """
-    if not settings.calls_back():
-        return []
     bounds = [bound for bound in zoned_bounds(query) if rows.can_filter(bound.column)]
     return [ToldBound(bound, rows.filter_field(bound.column).type) for bound in bounds]

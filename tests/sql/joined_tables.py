@@ -9,6 +9,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
+
+from duckdb_adapter.sources import joined_keys
+from lancefs.scan import selectivity
 
 ROWS = 4096
 DAY = datetime.date(2026, 1, 1)
@@ -185,6 +189,13 @@ OTHERS = [
     "SELECT f.n, row_number() OVER () FROM {facts} f WHERE f.n IN (SELECT id FROM {keys} WHERE "
     "kind = 'old')",
 ]
+
+
+def make_long(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    """Have tables of some rows count as long ones, of which rows are left out."""
+    monkeypatch.setattr(joined_keys, "_MIN_ROWS", rows)
+    monkeypatch.setattr(selectivity, "_MIN_ROWS", rows)
+    monkeypatch.setattr(selectivity, "_MIN_FRAGMENT_ROWS", 10)
 
 
 def filled(query: str, folder: Path | None) -> str:

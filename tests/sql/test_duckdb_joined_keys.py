@@ -11,11 +11,10 @@ import duckdb
 import lance
 import pyarrow as pa
 import pytest
-from joined_tables import NARROWED, OTHERS, answer_of, facts_rows, filled, keys_rows
+from joined_tables import NARROWED, OTHERS, answer_of, facts_rows, filled, keys_rows, make_long
 from roads import connect, needs_install, scanned
 
-from duckdb_adapter.sources import found_keys, joined_keys, kept_rows
-from lancefs.scan import selectivity
+from duckdb_adapter.sources import found_keys, kept_rows
 from lancefs.table.per_version import PerVersion
 
 pytestmark = needs_install
@@ -51,9 +50,7 @@ def native(folder: Path) -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def facts_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joined_keys, "_MIN_ROWS", 1000)
-    monkeypatch.setattr(selectivity, "_MIN_ROWS", 1000)
-    monkeypatch.setattr(selectivity, "_MIN_FRAGMENT_ROWS", 10)
+    make_long(monkeypatch, 1000)
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from joined_tables import NARROWED, OTHERS, answer_of, facts_rows, filled, keys_rows
+from joined_tables import NARROWED, OTHERS, answer_of, facts_rows, filled, keys_rows, make_long
 from roads import connect, needs_install, scanned
 
-from duckdb_adapter.sources import found_keys, joined_keys, outside_keys
-from lancefs.scan import selectivity
+from duckdb_adapter.sources import found_keys, outside_keys
 
 pytestmark = needs_install
 
@@ -67,9 +66,7 @@ def _own_tables(folder: Path, made: Callable[[pa.Table], Any]) -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def facts_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joined_keys, "_MIN_ROWS", 1000)
-    monkeypatch.setattr(selectivity, "_MIN_ROWS", 1000)
-    monkeypatch.setattr(selectivity, "_MIN_FRAGMENT_ROWS", 10)
+    make_long(monkeypatch, 1000)
 
 
 class Place:

@@ -13,10 +13,8 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+from joined_tables import make_long
 from roads import connect, needs_install
-
-from duckdb_adapter.sources import joined_keys
-from lancefs.scan import selectivity
 
 pytestmark = needs_install
 
@@ -55,9 +53,7 @@ def native() -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def is_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joined_keys, "_MIN_ROWS", 100)
-    monkeypatch.setattr(selectivity, "_MIN_ROWS", 100)
-    monkeypatch.setattr(selectivity, "_MIN_FRAGMENT_ROWS", 10)
+    make_long(monkeypatch, 100)
 
 
 def _answers(connection: Any, texts: list[str], name: str) -> list[Any]:
