@@ -22,6 +22,7 @@ from duckdb_adapter.queries.table_reads import plain_name, sources_of
 from duckdb_adapter.queries.trees import (
     NamedColumns,
     arguments_of,
+    constant_text,
     expressions_in,
     function_of,
     is_unmodified_table,
@@ -60,6 +61,7 @@ class KeySource(NamedTuple):
         used: The columns that are named in it, with the key.
         name: What the other one is called, if it may be a table, a view or a variable of Python.
         is_captured: Whether it is a variable that a relation of Python captured.
+        files: The files that are read, or patterns of them.
     """
 
     column: str
@@ -68,8 +70,9 @@ class KeySource(NamedTuple):
     has_where: bool
     alias: str
     used: tuple[str, ...]
-    name: str
-    is_captured: bool
+    name: str = ""
+    is_captured: bool = False
+    files: tuple[str, ...] = ()
 
 
 class _Outside(NamedTuple):
@@ -116,19 +119,18 @@ def key_sources(query: TableQuery) -> list[KeySource]:
         is_captured = captured.get(plain_name(source), False)
         if source is read.source or not _is_outside(source, captured):
             continue
-        name = plain_name(source)
-        name = "" if _FILE.fullmatch(name) else name
+        files = _files_of(source)
+        name = "" if files else source["table_name"]
         if query.is_lake_view and name and not is_captured:
             continue  # perhaps a view of the view that is being bound, which DuckDB refuses
         other = _Outside(source, select, _columns_in(root, source, select, query))
         pairs = columns_joined_with(query, other)
-        found += _keys_of(other, pairs, name, is_captured)
+        for key in _keys_of(other, pairs):
+            found.append(key._replace(name=name, is_captured=is_captured, files=files))
     return found[:_MAX_KEYS]
 
 
-def _keys_of(
-    other: _Outside, pairs: Sequence[tuple[str, str]], name: str, is_captured: bool
-) -> Iterator[KeySource]:
+def _keys_of(other: _Outside, pairs: Sequence[tuple[str, str]]) -> Iterator[KeySource]:
     """Yield the keys of something that is joined by some columns."""
     terms = other.conditions() if pairs else []
     where = None
@@ -143,7 +145,7 @@ def _keys_of(
     used = sorted({ref["column_names"][-1] for ref in refs})
     for ours, their in pairs:
         names = their, *(one for one in used if one != their)
-        yield KeySource(ours, their, rows, bool(terms), alias, names, name, is_captured)
+        yield KeySource(ours, their, rows, bool(terms), alias, names)
 
 
 def _listed_keys(
@@ -164,7 +166,7 @@ def _listed_keys(
             rows = rows_to_sql(listed, None)
             if rows is not None:
                 used = (_LISTED_KEY,)
-                yield KeySource(ours, _LISTED_KEY, rows, False, _LISTED, used, "", False)
+                yield KeySource(ours, _LISTED_KEY, rows, False, _LISTED, used)
 
 
 def _is_list(node: Mapping[str, Any]) -> bool:
@@ -189,11 +191,22 @@ def _is_outside(source: Mapping[str, Any], captured: Mapping[str, bool]) -> bool
         return False
     call, is_plain = source["function"], not source.get("column_name_alias")
     is_plain &= source.get("with_ordinality", "WITHOUT_ORDINALITY") == "WITHOUT_ORDINALITY"
-    return is_plain and function_of(call) in _READING and _has_constants(arguments_of(call))
+    has_constants = all(map(_is_constant, expressions_in(arguments_of(call))))
+    return is_plain and function_of(call) in _READING and has_constants and bool(_files_of(source))
 
 
-def _has_constants(expressions: Sequence[Any]) -> bool:
-    return all(map(_is_constant, expressions_in(expressions)))
+def _files_of(source: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the files that something in a FROM clause reads, or patterns of them; none of others.
+
+    Args:
+        source: A name, or a function with constants.
+    """
+    if source["type"] == "BASE_TABLE":
+        name: str = source["table_name"]
+        return (name,) if _FILE.fullmatch(name) else ()
+    arguments = arguments_of(source["function"])
+    parts = expressions_in(arguments[0]) if arguments else ()
+    return tuple(path for part in parts if (path := constant_text(part, "STRING")) is not None)
 
 
 def _is_constant(expression: Mapping[str, Any]) -> bool:

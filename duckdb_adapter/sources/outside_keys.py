@@ -16,6 +16,7 @@ way than by their bytes; and of many rows.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Sequence, Sized
 from typing import TypeGuard
@@ -177,6 +178,8 @@ def outside_keys(rows: RowSource, query: TableQuery, settings: EngineSettings) -
         kind = rows.filter_field(key.column).type if rows.can_filter(key.column) else pa.null()
         if not can_find(kind) or (is_text(kind) and settings.collation()):
             continue
+        if not all(map(_can_be_read_twice, key.files)):
+            continue
         variable = settings.variable(key.name) if key.name else None
         held = variable if _holds_rows(variable) else None
         if held is not None and not key.has_where and len(held) > _MAX_ROWS:
@@ -184,6 +187,11 @@ def outside_keys(rows: RowSource, query: TableQuery, settings: EngineSettings) -
         if held is not None or (variable is None and not key.is_captured):
             keys.append(OutsideKeys(key, held is not None, is_text(kind)))
     return keys
+
+
+def _can_be_read_twice(path: str) -> bool:
+    """Whether a path is one of a file here, or a pattern: not of a pipe, nor of a store."""
+    return "://" not in path and (os.path.isfile(path) or any(sign in path for sign in "*?["))
 
 
 def _holds_rows(variable: object) -> TypeGuard[Sized]:

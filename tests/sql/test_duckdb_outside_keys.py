@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -199,6 +201,26 @@ def test_a_frame_that_was_registered_and_is_a_variable(
     assert con.execute(text).fetchall() == [(1001,), (1500,)]
     assert "1500" in str(reads[-1]["filter"])
     assert len(keys) == 2
+
+
+def test_a_pipe_is_read_once(folder: Path, tmp_path: Path) -> None:
+    pipe, text = tmp_path / "keys.csv", "SELECT n FROM '{}/facts.lance' WHERE n IN ({}) ORDER BY n"
+    os.mkfifo(pipe)
+    for keys in (f"FROM '{pipe}'", f"SELECT id FROM read_csv('{pipe}', header := true)"):
+        writer = threading.Thread(target=pipe.write_text, args=("id\n1001\n1500\n",))
+        writer.start()
+        found = connect("install").execute(text.format(folder, keys)).fetchall()
+        writer.join()
+        assert found == [(1001,), (1500,)]
+
+
+def test_variables_are_found_as_they_are_spelled(folder: Path, reads: list[dict[str, Any]]) -> None:
+    con, Keys = connect("install"), pd.DataFrame({"id": [1001, 1500]})
+    text = f"SELECT n FROM '{folder}/facts.lance' WHERE n IN (SELECT id FROM Keys) ORDER BY n"
+    del reads[:]
+    assert con.execute(text).fetchall() == [(1001,), (1500,)]
+    assert "1500" in str(reads[-1]["filter"])
+    assert len(Keys) == 2
 
 
 @pytest.mark.parametrize("kind", ["views", "registered"])
