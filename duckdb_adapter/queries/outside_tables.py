@@ -121,8 +121,10 @@ def key_sources(query: TableQuery) -> list[KeySource]:
             continue
         files = _files_of(source)
         name = "" if files else source["table_name"]
-        if query.is_lake_view and name and not is_captured:
-            continue  # perhaps a view of the view that is being bound, which DuckDB refuses
+        # Where a view is being bound, a name may be a view of it, which DuckDB refuses; and what a
+        # relation captured is not known.
+        if query.is_lake_view and name:
+            continue
         other = _Outside(source, select, _columns_in(root, source, select, query))
         pairs = columns_joined_with(query, other)
         for key in _keys_of(other, pairs):

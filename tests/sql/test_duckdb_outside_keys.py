@@ -18,6 +18,7 @@ import pytest
 from joined_tables import NARROWED, OTHERS, answer_of, facts_rows, filled, keys_rows, make_long
 from roads import connect, needs_install, scanned
 
+import duckdb_adapter
 from duckdb_adapter.sources import found_keys, outside_keys
 
 pytestmark = needs_install
@@ -201,6 +202,23 @@ def test_a_frame_that_was_registered_and_is_a_variable(
     assert con.execute(text).fetchall() == [(1001,), (1500,)]
     assert "1500" in str(reads[-1]["filter"])
     assert len(keys) == 2
+
+
+def test_a_table_of_an_attached_folder_is_joined_with_what_a_relation_captured(
+    folder: Path,
+) -> None:
+    con = connect("install")
+    duckdb_adapter.attach(con, folder, as_="lake")
+
+    def relation(name: str) -> Any:
+        wanted = pd.DataFrame({"id": [1001, 1500]})
+        assert len(wanted) == 2
+        return con.sql(f"SELECT n FROM {name} WHERE n IN (SELECT id FROM wanted) ORDER BY n")
+
+    found = [relation("lake.facts"), relation(f"'{folder}/facts.lance'")]
+    wanted = pd.DataFrame({"id": [1, 2, 3]})  # another one, where the relations are run
+    assert [one.fetchall() for one in found] == [[(1001,), (1500,)]] * 2
+    assert len(wanted) == 3
 
 
 def test_a_pipe_is_read_once(folder: Path, tmp_path: Path) -> None:
