@@ -79,8 +79,8 @@ static inline int64_t length_width(const int64_t *page) {
 static inline int open_table(const int64_t *page, Buffer tables, int64_t size, ChunkTable *table) {
     const int64_t start = page[TABLE], end = page[TABLE_END], width = page[ENTRY];
     if (start < 0 || start > end || end > tables.size || page[CHUNKS] < 0 ||
-        page[CHUNKS] > page[CHUNKS_END] || page[CHUNKS_END] > size)
-        return DAMAGED;
+        page[CHUNKS] > page[CHUNKS_END] || page[CHUNKS_END] > size || width < 1)
+        return DAMAGED; /* the last one of a page that has no chunks */
     *table = (ChunkTable){tables.data + start, width, (end - start) / width};
     return (end - start) % width || table->count < 1 ? DAMAGED : 0;
 }

@@ -21,7 +21,7 @@ from lancefs.datafile.decimals import decimal64_values
 from lancefs.datafile.dictionary_chunks import unify_chunks
 from lancefs.datafile.kernels import read_plain
 from lancefs.datafile.kernels.plain import ItemParts
-from lancefs.datafile.kernels.points import LeafColumn, PageColumn
+from lancefs.datafile.kernels.points import LeafColumn, PageColumn, Stored
 from lancefs.datafile.v2_1.cached_pages import CachedPages, PlainSource, ReadOtherwise
 from lancefs.datafile.v2_1.page_plans import DECIMAL64_BITS, PointForm, value_bits
 from lancefs.datafile.v2_1.point_plans import LeafPlan
@@ -42,8 +42,9 @@ def is_coded(data_type: pa.DataType) -> bool:
 
 def are_read_as_numbers(plan: LeafPlan) -> bool:
     """Whether `NumberColumns` can read a leaf."""
-    if plan.form is PointForm.VALUES:
-        return value_bits(plan.data_type) is not None
+    if plan.form is PointForm.VALUES:  # in chunks, which the pages of vectors may not have
+        has_chunks = bool((plan.pages[:, PageColumn.VALUES] != Stored.WHOLE).all())
+        return has_chunks and value_bits(plan.data_type) is not None
     if is_coded(plan.data_type):
         return int(plan.pages[:, PageColumn.ITEM_COUNT].sum()) <= _MAX_CODED
     bits = value_bits(plan.data_type) or 0
