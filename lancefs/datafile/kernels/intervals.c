@@ -13,26 +13,7 @@
  * unsigned ones. */
 KERNEL(between, const uint8_t *numbers, int64_t width, int64_t count, int64_t low, int64_t high,
        uint8_t *out) {
-    switch (width) {
-    case 1:
-        BETWEEN(int8_t)
-    case 2:
-        BETWEEN(int16_t)
-    case 4:
-        BETWEEN(int32_t)
-    case 8:
-        BETWEEN(int64_t)
-    case -1:
-        BETWEEN(uint8_t)
-    case -2:
-        BETWEEN(uint16_t)
-    case -4:
-        BETWEEN(uint32_t)
-    case -8:
-        BETWEEN(uint64_t)
-    default:
-        return DAMAGED;
-    }
+    OF_WIDTH(width, BETWEEN)
 }
 
 /* Tell which signed 128-bit numbers are between two bounds, inclusive.

@@ -37,6 +37,30 @@
 
 #define DAMAGED (-1)
 
+/* End a kernel with a macro of the type of numbers that have `width` bytes, which is negative of
+ * unsigned ones. The macro returns. */
+#define OF_WIDTH(width, MACRO)                                                                     \
+    switch (width) {                                                                               \
+    case 1:                                                                                        \
+        MACRO(int8_t)                                                                              \
+    case 2:                                                                                        \
+        MACRO(int16_t)                                                                             \
+    case 4:                                                                                        \
+        MACRO(int32_t)                                                                             \
+    case 8:                                                                                        \
+        MACRO(int64_t)                                                                             \
+    case -1:                                                                                       \
+        MACRO(uint8_t)                                                                             \
+    case -2:                                                                                       \
+        MACRO(uint16_t)                                                                            \
+    case -4:                                                                                       \
+        MACRO(uint32_t)                                                                            \
+    case -8:                                                                                       \
+        MACRO(uint64_t)                                                                            \
+    default:                                                                                       \
+        return DAMAGED;                                                                            \
+    }
+
 /* Where loops may be compiled a second time, for processors with AVX2, and the processor be asked. */
 #if defined(__GNUC__) && defined(__x86_64__)
 #define HAS_AVX2_TWIN

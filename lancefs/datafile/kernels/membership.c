@@ -111,26 +111,7 @@ KERNEL(among_numbers, const uint8_t *numbers, int64_t width, int64_t count, cons
         bits[bit >> 3] |= (uint8_t)(1 << (bit & 7));
         slots[slot_of_number(keys[key], hash, keys, slots, slots_mask)] = (int32_t)(key + 1);
     }
-    switch (width) {
-    case 1:
-        AMONG_NUMBERS(int8_t)
-    case 2:
-        AMONG_NUMBERS(int16_t)
-    case 4:
-        AMONG_NUMBERS(int32_t)
-    case 8:
-        AMONG_NUMBERS(int64_t)
-    case -1:
-        AMONG_NUMBERS(uint8_t)
-    case -2:
-        AMONG_NUMBERS(uint16_t)
-    case -4:
-        AMONG_NUMBERS(uint32_t)
-    case -8:
-        AMONG_NUMBERS(uint64_t)
-    default:
-        return DAMAGED;
-    }
+    OF_WIDTH(width, AMONG_NUMBERS)
 }
 
 /* Return whether two strings of the same size are the same. */
