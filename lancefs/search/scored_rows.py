@@ -59,7 +59,7 @@ def best_places(numbers: UInts, scores: Scores, k: int) -> Ints:
         return np.arange(len(scores))
     if len(scores) <= _FEW:
         return np.lexsort((numbers, -scores))[:k]
-    limit = np.partition(scores, len(scores) - k)[len(scores) - k]
+    limit = _last_of(scores, k)
     better, equal = np.flatnonzero(scores > limit), np.flatnonzero(scores == limit)
     missing = k - len(better)
     if len(equal) > missing:
@@ -77,7 +77,13 @@ def not_worse(numbers: UInts, scores: Scores, k: int) -> Ints:
     """
     if len(scores) <= k:
         return np.arange(len(scores))
-    return np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])
+    return np.flatnonzero(scores >= _last_of(scores, k))
+
+
+def _last_of(scores: Scores, k: int) -> np.float32:
+    """Return the least of the `k` best of more scores."""
+    last: np.float32 = np.partition(scores, len(scores) - k)[len(scores) - k]
+    return last
 
 
 def joined(parts: Sequence[Scored]) -> Scored:
