@@ -28,12 +28,12 @@ class _Published(threading.local):
 _published = _Published()
 
 
-def publish(sources: Mapping[str, Source], caller: FrameType) -> None:
+def publish(sources: Mapping[str, Source], caller: FrameType | None) -> None:
     """Put objects among the variables that DuckDB is about to search.
 
     Args:
         sources: The objects, by the names that DuckDB will ask for.
-        caller: The frame that called DuckDB.
+        caller: The frame that called DuckDB; None in a thread of DuckDB's own.
 
     Raises:
         LookupError: There are no variables that DuckDB would search.
@@ -46,12 +46,12 @@ def publish(sources: Mapping[str, Source], caller: FrameType) -> None:
         namespace[name] = value
 
 
-def variable_of(name: str, caller: FrameType) -> object | None:
+def variable_of(name: str, caller: FrameType | None) -> object | None:
     """Return the variable that DuckDB takes for a table of this name; None where there is none.
 
     Args:
         name: As it stands in SQL.
-        caller: The frame that called DuckDB.
+        caller: As for `publish`.
     """
     frame = _outer_frame(caller)
     if frame is None:
@@ -74,7 +74,7 @@ def retract(*names: str) -> None:
             _published.variables.pop(name, None)
 
 
-def _namespace(caller: FrameType) -> dict[str, Any]:
+def _namespace(caller: FrameType | None) -> dict[str, Any]:
     """Return the variables that are searched, those of the first frame outside of DuckDB."""
     frame = _outer_frame(caller)
     if frame is None:
@@ -85,9 +85,9 @@ def _namespace(caller: FrameType) -> dict[str, Any]:
     return variables if isinstance(variables, dict) else frame.f_globals
 
 
-def _outer_frame(caller: FrameType) -> FrameType | None:
+def _outer_frame(caller: FrameType | None) -> FrameType | None:
     """Return the first frame outside of DuckDB's own Python code."""
-    frame: FrameType | None = caller
+    frame = caller
     while frame is not None:
         module = frame.f_globals.get("__name__")
         if not isinstance(module, str) or not (module == "duckdb" or module.startswith("duckdb.")):

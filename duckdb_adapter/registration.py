@@ -257,7 +257,7 @@ class Registration:
             if answer.reads_tables or answer.run != self._expanding.run:
                 self._expanding.run = answer.run if answer.reads_tables else None
             if answer.sources:
-                publish(answer.sources, sys._getframe(1))
+                publish(answer.sources, caller)
             self._api.return_text(info, context, answer.query)
         except BaseException as error:
             self._fail(slot, error)

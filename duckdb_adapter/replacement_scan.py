@@ -127,8 +127,8 @@ class ReplacementScan:
             # Where it is not clear which version is meant, DuckDB has to read what it captured.
             resolved, text = (resolved, "") if bound is None else (bound, text)
         resolved = resolved.restricted_to(text, BindContext(use, settings))
-        is_wide = any(isinstance(told, OutsideKeys) for told in resolved.told)
-        return BoundQuery(resolved.select(), resolved.sources(), call.run, is_wide)
+        reads_tables = any(isinstance(told, OutsideKeys) for told in resolved.told)
+        return BoundQuery(resolved.select(), resolved.sources(), call.run, reads_tables)
 
 
 def _resolve(name: str, storage: Storage) -> ResolvedName | None:

@@ -18,7 +18,6 @@ from duckdb_adapter.frames import Source
 from duckdb_adapter.identifiers import quoted
 from duckdb_adapter.lake_names import LakeTable, parse_lake_name
 from duckdb_adapter.queries.all_rows import needs_all_rows
-from duckdb_adapter.queries.joins import may_join
 from duckdb_adapter.queries.table_uses import StatementTable, TableUses, table_uses
 from duckdb_adapter.rewrites import restrict
 from duckdb_adapter.sources.arrow_source import ArrowDataset
@@ -103,8 +102,7 @@ class ResolvedName(NamedTuple):
         if not context.settings.calls_back():
             return ()
         bounds = told_bounds(rows, uses.query)
-        is_joined = may_join(self.statement)
-        keys = outside_keys(rows, uses.query, context.settings) if is_joined else []
+        keys = outside_keys(rows, uses.query, context.settings) if uses.may_join else []
         return *bounds, *keys
 
     def uses_in(self, text: str) -> TableUses | None:
@@ -191,7 +189,7 @@ class ResolvedName(NamedTuple):
         """Return the scan of rows that may be joined with others; None where the text tells not."""
         if self.uses is None or self.context is None:
             return None
-        if not (self.told or may_join(self.statement)):
+        if not (self.told or self.uses.may_join):
             return None
         is_binary = not self.context.settings.collation()
         return JoinedScan(self.context.use, self.uses.query, rows, is_binary, self.told)

@@ -158,22 +158,22 @@ def _listed_keys(
     for term in terms_of(select["where_clause"]) if select.get("where_clause") else ():
         if term["class"] != "SUBQUERY" or term["subquery_type"] != "ANY":
             continue
-        ours, node = columns.find(term["child"]), term["subquery"]["node"]
-        is_list = node["type"] == "SELECT_NODE" and _is_list(node)
-        template = parse(_LIST_AS_TABLE)
-        if not is_list or ours is None or template is None:
+        ours = columns.find(term["child"])
+        is_equal = term["comparison_type"] == "COMPARE_EQUAL"
+        if ours is None or not is_equal or not _is_list(term["subquery"]["node"]):
             continue
-        if term["comparison_type"] == "COMPARE_EQUAL":
-            listed = {**template["from_table"], "subquery": term["subquery"]}
-            rows = rows_to_sql(listed, None)
-            if rows is not None:
-                used = (_LISTED_KEY,)
-                yield KeySource(ours, _LISTED_KEY, rows, False, _LISTED, used)
+        template = parse(_LIST_AS_TABLE)
+        listed = template and {**template["from_table"], "subquery": term["subquery"]}
+        rows = rows_to_sql(listed, None) if listed else None
+        if rows is not None:
+            yield KeySource(ours, _LISTED_KEY, rows, False, _LISTED, used=(_LISTED_KEY,))
 
 
 def _is_list(node: Mapping[str, Any]) -> bool:
     """Whether a query shows the items of a list, which reads no columns."""
-    if node["from_table"]["type"] != "EMPTY" or len(node["select_list"]) != 1:
+    if node["type"] != "SELECT_NODE" or node["from_table"]["type"] != "EMPTY":
+        return False
+    if len(node["select_list"]) != 1:
         return False
     (shown,) = node["select_list"]
     has_more = node["cte_map"]["map"] or node["modifiers"] or node.get("where_clause")

@@ -18,7 +18,7 @@ from duckdb_adapter.queries.called_functions import (
 from duckdb_adapter.queries.computed_filters import ComputedFilter, computed_filter
 from duckdb_adapter.queries.extreme_tests import ExtremeUses, extreme_uses
 from duckdb_adapter.queries.groups import RepeatedColumns, repeated_columns
-from duckdb_adapter.queries.joins import join_keys, tests_constants
+from duckdb_adapter.queries.joins import join_keys, may_join, tests_constants
 from duckdb_adapter.queries.limits import LimitedRange, limited_range, sampled_rows
 from duckdb_adapter.queries.members import UsedColumns, used_columns
 from duckdb_adapter.queries.parsing import is_long
@@ -82,6 +82,11 @@ class TableUses:
     def sorted_columns(self) -> Collection[str]:
         """The columns that it sorts, or carries along, where it sorts all rows."""
         return sorted_columns(self.query)
+
+    @cached_property
+    def may_join(self) -> bool:
+        """Whether it is worthwhile to look at how it joins tables."""
+        return may_join(self.query.text)
 
     @cached_property
     def tests_constants(self) -> bool:

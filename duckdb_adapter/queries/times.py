@@ -28,8 +28,10 @@ _TEXTS = {
     "TIMESTAMP": re.compile(rf"{_DATE}(?:[ T]{_CLOCK % 6})?", re.ASCII),
     "TIMESTAMP_NS": re.compile(rf"{_DATE}(?:[ T]{_CLOCK % 9})?", re.ASCII),
 }
-_ZONED = ("TIMESTAMPTZ", "TIMESTAMP WITH TIME ZONE")
-_OPERATORS = {"equal", "less", "greater", "less_equal", "greater_equal"}
+# Types of times that have a zone, as texts name them.
+ZONED = ("TIMESTAMPTZ", "TIMESTAMP WITH TIME ZONE")
+# Comparisons of which each says where a time lies beside another one.
+ORDERING = {"equal", "less", "greater", "less_equal", "greater_equal"}
 _DAY = 24 * 60 * 60 * 10**9
 # What DuckDB cuts off a time of a zone.
 _MICROSECOND = 1000
@@ -83,7 +85,7 @@ def time_test(term: Mapping[str, Any], columns: NamedColumns, schema: pa.Schema)
     """
     compared = comparison_in(term, columns.by_name)
     column = None if compared is None else columns.find(compared.column)
-    if compared is None or column is None or not {*compared.operators} <= _OPERATORS:
+    if compared is None or column is None or not {*compared.operators} <= ORDERING:
         return None
     kind = schema.field(column).type
     if not are_nanoseconds(kind):
@@ -123,7 +125,7 @@ def _instant(constant: Mapping[str, Any], kind: pa.DataType) -> _Instant | None:
         return None
     if kind.tz is None:
         return _local_instant(text, "TIMESTAMP_NS" if cast_to is None else cast_to)
-    return _zoned_instant(text, _ZONED[0] if cast_to is None else cast_to)
+    return _zoned_instant(text, ZONED[0] if cast_to is None else cast_to)
 
 
 def _local_instant(text: str, cast_to: str) -> _Instant | None:
@@ -138,7 +140,7 @@ def _local_instant(text: str, cast_to: str) -> _Instant | None:
 
 def _zoned_instant(text: str, cast_to: str) -> _Instant | None:
     """Return a time in some zone: without an offset, the text means one in that of the session."""
-    is_zoned = cast_to in _ZONED
+    is_zoned = cast_to in ZONED
     offset = _OFFSET.search(text) if is_zoned and ":" in text else None
     known = text if offset is None else text[: offset.start()]
     local = _local_instant(known, "TIMESTAMP" if is_zoned else cast_to)

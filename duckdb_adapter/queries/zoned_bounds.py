@@ -15,6 +15,7 @@ import pyarrow as pa
 from duckdb_adapter.queries.computed_filters import is_of_row
 from duckdb_adapter.queries.parsing import tail_to_sql
 from duckdb_adapter.queries.table_query import TableQuery, kept_by_query
+from duckdb_adapter.queries.times import ORDERING, ZONED
 from duckdb_adapter.queries.trees import (
     NamedColumns,
     comparison_in,
@@ -24,17 +25,15 @@ from duckdb_adapter.queries.trees import (
     terms_of,
 )
 
-# Functions of the present time, and types, that have a zone.
+# Functions of the present time, which has a zone.
 _NOW = {"now", "get_current_timestamp", "transaction_timestamp"}
 # The same without brackets, which is a name to the parser.
 _NAMED_NOW = "current_timestamp"
-_ZONED = {"TIMESTAMPTZ", "TIMESTAMP WITH TIME ZONE"}
 # A statement without any of these is not parsed.
 _MAY_HAVE_ZONES = re.compile(
     r"\bnow\b|\bcurrent_timestamp\b|\btransaction_timestamp\b|timestamptz|\btime\s+zone\b|[$?]",
     re.IGNORECASE,
 )
-_OPERATORS = {"equal", "less", "greater", "less_equal", "greater_equal"}
 _MAX_BOUNDS = 4
 
 
@@ -87,7 +86,7 @@ def _bounds(term: Mapping[str, Any], columns: NamedColumns) -> Iterator[ZonedBou
     if compared is None or column is None:
         return
     for operator, other in zip(compared.operators, compared.others, strict=True):
-        if operator in _OPERATORS and _may_have_zone(other, columns):
+        if operator in ORDERING and _may_have_zone(other, columns):
             text = tail_to_sql(other, [])
             if text is not None:
                 yield ZonedBound(column, operator, text.removeprefix(" WHERE "))
@@ -101,6 +100,6 @@ def _may_have_zone(expression: Mapping[str, Any], columns: NamedColumns) -> bool
         is_given = each["class"] == "PARAMETER"
         if not (is_now or is_given) and (each["class"] == "COLUMN_REF" or not is_of_row(each)):
             return False
-        is_zoned = each.get("type_expr", {}).get("type_name", "").upper() in _ZONED
+        is_zoned = each.get("type_expr", {}).get("type_name", "").upper() in ZONED
         is_found |= is_now or is_given or is_zoned or function_of(each) in _NOW
     return is_found

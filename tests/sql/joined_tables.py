@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import lance
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -189,6 +193,24 @@ OTHERS = [
     "SELECT f.n, row_number() OVER () FROM {facts} f WHERE f.n IN (SELECT id FROM {keys} WHERE "
     "kind = 'old')",
 ]
+
+
+@contextmanager
+def own_tables(folder: Path, made: Callable[[pa.Table], Any] = lambda rows: rows) -> Iterator[Any]:
+    """Open a database whose own tables `facts`, `keys` and `others` tell the right answers.
+
+    Args:
+        folder: Where `facts.lance` is.
+        made: Returns the rows of the other tables as something that DuckDB reads.
+    """
+    connection = duckdb.connect()
+    connection.register("rows", lance.dataset(str(folder / "facts.lance")).to_table())
+    connection.execute("CREATE TABLE facts AS FROM rows")
+    for name, rows in (("keys", keys_rows()), ("others", keys_rows()[:40])):
+        connection.register("rows", made(rows))
+        connection.execute(f"CREATE TABLE {name} AS FROM rows")
+    yield connection
+    connection.close()
 
 
 def make_long(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:

@@ -11,7 +11,16 @@ import duckdb
 import lance
 import pyarrow as pa
 import pytest
-from joined_tables import NARROWED, OTHERS, answer_of, facts_rows, filled, keys_rows, make_long
+from joined_tables import (
+    NARROWED,
+    OTHERS,
+    answer_of,
+    facts_rows,
+    filled,
+    keys_rows,
+    make_long,
+    own_tables,
+)
 from roads import connect, needs_install, scanned
 
 from duckdb_adapter.sources import found_keys, kept_rows
@@ -39,13 +48,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def native(folder: Path) -> Iterator[Any]:
-    connection = duckdb.connect()
-    for name in ("facts", "keys", "others"):
-        rows = lance.dataset(str(folder / f"{name}.lance")).to_table()
-        connection.register("rows", rows)
-        connection.execute(f"CREATE TABLE {name} AS FROM rows")
-    yield connection
-    connection.close()
+    with own_tables(folder) as connection:
+        yield connection
 
 
 @pytest.fixture(autouse=True)

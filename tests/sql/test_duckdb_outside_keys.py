@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,16 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from joined_tables import NARROWED, OTHERS, answer_of, facts_rows, filled, keys_rows, make_long
+from joined_tables import (
+    NARROWED,
+    OTHERS,
+    answer_of,
+    facts_rows,
+    filled,
+    keys_rows,
+    make_long,
+    own_tables,
+)
 from roads import connect, needs_install, scanned
 
 import duckdb_adapter
@@ -44,27 +52,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def native(folder: Path) -> Iterator[Any]:
     """A database whose own tables tell the right answers."""
-    with _own_tables(folder, lambda rows: rows) as connection:
+    with own_tables(folder) as connection:
         yield connection
 
 
 @pytest.fixture(scope="module")
 def native_frames(folder: Path) -> Iterator[Any]:
     """The same with the types that pandas has."""
-    with _own_tables(folder, lambda rows: rows.to_pandas()) as connection:
+    with own_tables(folder, lambda rows: rows.to_pandas()) as connection:
         yield connection
-
-
-@contextmanager
-def _own_tables(folder: Path, made: Callable[[pa.Table], Any]) -> Iterator[Any]:
-    connection = duckdb.connect()
-    connection.register("rows", lance.dataset(str(folder / "facts.lance")).to_table())
-    connection.execute("CREATE TABLE facts AS FROM rows")
-    for name, rows in (("keys", keys_rows()), ("others", keys_rows()[:40])):
-        connection.register("rows", made(rows))
-        connection.execute(f"CREATE TABLE {name} AS FROM rows")
-    yield connection
-    connection.close()
 
 
 @pytest.fixture(autouse=True)
