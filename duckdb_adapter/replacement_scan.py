@@ -18,7 +18,6 @@ from duckdb_adapter.frames import Source
 from duckdb_adapter.pinned_versions import PinnedVersions, Transactions
 from duckdb_adapter.queries.nested import count_captured
 from duckdb_adapter.resolved_names import ResolvedName, resolve_name
-from duckdb_adapter.sources.outside_keys import OutsideKeys
 from duckdb_adapter.storage import ReachedNames, Storage
 
 
@@ -127,7 +126,7 @@ class ReplacementScan:
             # Where it is not clear which version is meant, DuckDB has to read what it captured.
             resolved, text = (resolved, "") if bound is None else (bound, text)
         resolved = resolved.restricted_to(text, BindContext(use, settings))
-        reads_tables = any(isinstance(told, OutsideKeys) for told in resolved.told)
+        reads_tables = any(told.reads_tables for told in resolved.told)
         return BoundQuery(resolved.select(), resolved.sources(), call.run, reads_tables)
 
 

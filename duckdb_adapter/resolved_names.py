@@ -18,14 +18,16 @@ from duckdb_adapter.frames import Source
 from duckdb_adapter.identifiers import quoted
 from duckdb_adapter.lake_names import LakeTable, parse_lake_name
 from duckdb_adapter.queries.all_rows import needs_all_rows
+from duckdb_adapter.queries.computed_values import computed_values
+from duckdb_adapter.queries.outside_tables import key_sources
 from duckdb_adapter.queries.table_uses import StatementTable, TableUses, table_uses
 from duckdb_adapter.rewrites import restrict
 from duckdb_adapter.sources.arrow_source import ArrowDataset
 from duckdb_adapter.sources.joined_keys import JoinedScan, is_long
-from duckdb_adapter.sources.outside_keys import OutsideKeys, outside_keys
 from duckdb_adapter.sources.replacement import READER, Replacement, TableInMemory
 from duckdb_adapter.sources.rows import Rows, RowSource
 from duckdb_adapter.sources.told_bounds import ToldBound, told_bounds
+from duckdb_adapter.sources.told_keys import ToldKeys, told_keys
 from duckdb_adapter.sources.unions import TableUnion
 from duckdb_adapter.storage import Storage
 from duckdb_adapter.version_cache import forget
@@ -73,7 +75,7 @@ class ResolvedName(NamedTuple):
     columns: pa.Schema | None = None
     uses: TableUses | None = None
     context: BindContext | None = None
-    told: tuple[OutsideKeys | ToldBound, ...] = ()
+    told: tuple[ToldKeys | ToldBound, ...] = ()
 
     def restricted_to(self, text: str, context: BindContext | None) -> ResolvedName:
         """Return the name with only the rows that a statement uses, as far as they are known.
@@ -94,16 +96,20 @@ class ResolvedName(NamedTuple):
         )
         return found._replace(told=found._told_values())
 
-    def _told_values(self) -> tuple[OutsideKeys | ToldBound, ...]:
+    def _told_values(self) -> tuple[ToldKeys | ToldBound, ...]:
         """Return what DuckDB is to tell, that leaves out rows of a long table."""
         rows, uses, context = self.rows, self.uses, self.context
         if uses is None or context is None or not isinstance(rows, RowSource) or not is_long(rows):
             return ()
-        if not context.settings.calls_back():
+        if context.use.bind_count > 1 or not context.settings.calls_back():
             return ()
-        bounds = told_bounds(rows, uses.query)
-        keys = outside_keys(rows, uses.query, context.settings) if uses.may_join else []
-        return *bounds, *keys
+        bounds, keys = computed_values(uses.query)
+        if uses.extremes is not None:  # which are known without a scan
+            bounds = [bound for bound in bounds if not bound.value.places]
+        if uses.may_join:
+            keys = [*keys, *key_sources(uses.query)]
+        told = told_bounds(rows, bounds, not context.settings.collation())
+        return *told, *told_keys(rows, keys, context.settings)
 
     def uses_in(self, text: str) -> TableUses | None:
         """Return the analyses of a statement, if the name stands for a whole table.

@@ -24,7 +24,17 @@ LONGEST = 999_998
 
 
 class ToldValues(ABC):
-    """What a part of a statement finds, and tells."""
+    """What a part of a statement finds, and tells.
+
+    Attributes:
+        places: How often it reads the table for which it finds something.
+        used: The columns that it reads of that table, by their names in lower case.
+        reads_tables: Whether it reads any tables of the statement.
+    """
+
+    places = 0
+    used = frozenset[str]()
+    reads_tables = False
 
     def __init__(self) -> None:
         self._number = next(_numbers)

@@ -68,18 +68,27 @@ def joined_columns(ours: TableQuery, theirs: TableQuery) -> list[tuple[str, str]
     return columns_joined_with(ours, theirs) if ours.text == theirs.text else []
 
 
-def columns_joined_with(ours: TableQuery, other: OtherTable) -> list[tuple[str, str]]:
+def columns_joined_with(
+    ours: TableQuery, other: OtherTable, read: TableRead | None = None
+) -> list[tuple[str, str]]:
     """Return columns of a table whose values have to be in columns of another one.
 
     Args:
         ours: The statement with the table.
         other: The other table.
+        read: The SELECT that reads the first one; None for the only one.
 
     Returns:
         As for `joined_columns`.
     """
-    root, read = ours.statement_root, ours.table_read if ours.columns else None
-    if root is None or read is None or not other.columns or read.select.get("sample"):
+    root, read = ours.statement_root, read or ours.table_read
+    if (
+        root is None
+        or read is None
+        or not ours.columns
+        or not other.columns
+        or read.select.get("sample")
+    ):
         return []
     return list(dict.fromkeys(_Search(root, read, ours, other).pairs()))
 

@@ -1,7 +1,7 @@
 """Columns whose values have to be in a column of something that is no Lance table.
 
-Such as a table of DuckDB, a DataFrame, a file, or a list: `FROM 'logs.lance' AS l JOIN hosts AS h
-ON l.host = h.name WHERE h.city = 'Oslo'`, `WHERE id IN (FROM wanted)`, `WHERE id = ANY($1)`.
+Such as a table of DuckDB, a DataFrame or a file: `FROM 'logs.lance' AS l JOIN hosts AS h ON l.host
+= h.name WHERE h.city = 'Oslo'`, `WHERE id IN (FROM wanted)`.
 Only the text is known of it, so that whoever asks it for its keys finds out whether it has such
 columns.
 """
@@ -13,10 +13,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from duckdb_adapter.identifiers import fold
-from duckdb_adapter.queries.computed_filters import is_of_row
+from duckdb_adapter.queries.computed_keys import KeySource
 from duckdb_adapter.queries.joined_columns import columns_joined_with, joins_in
-from duckdb_adapter.queries.long_lists import is_long_list
-from duckdb_adapter.queries.parsing import parse, rows_to_sql
+from duckdb_adapter.queries.parsing import rows_to_sql
+from duckdb_adapter.queries.repeatable import is_constant, is_repeatable
 from duckdb_adapter.queries.table_query import TableQuery, kept_by_query
 from duckdb_adapter.queries.table_reads import plain_name, sources_of
 from duckdb_adapter.queries.trees import (
@@ -41,38 +41,8 @@ _READING = {
 }
 # What DuckDB calls the variables of Python that a relation captured, in the query of each.
 _CAPTURED = "__duckdb_source_"
-# A list as a table of one column.
-_LISTED, _LISTED_KEY = "lancefs_listed", "key"
-_LIST_AS_TABLE = f"SELECT 1 FROM (SELECT 1) AS {_LISTED}({_LISTED_KEY})"
 # Most columns whose keys are asked for.
 _MAX_KEYS = 4
-
-
-class KeySource(NamedTuple):
-    """A column of something else whose values a column of the table has to have.
-
-    Attributes:
-        column: The column of the table.
-        key: The column of the other one.
-        rows: The rows of the other one that are joined, or more: `FROM … WHERE …` with a blank
-            before it.
-        has_where: Whether it has a condition.
-        alias: What columns are qualified with in it.
-        used: The columns that are named in it, with the key.
-        name: What the other one is called, if it may be a table, a view or a variable of Python.
-        is_captured: Whether it is a variable that a relation of Python captured.
-        files: The files that are read, or patterns of them.
-    """
-
-    column: str
-    key: str
-    rows: str
-    has_where: bool
-    alias: str
-    used: tuple[str, ...]
-    name: str = ""
-    is_captured: bool = False
-    files: tuple[str, ...] = ()
 
 
 class _Outside(NamedTuple):
@@ -113,7 +83,7 @@ def key_sources(query: TableQuery) -> list[KeySource]:
     root, read = query.statement_root, query.table_read if query.columns else None
     if root is None or read is None or read.select.get("sample"):
         return []
-    found = list(_listed_keys(query, read.select, read.source))
+    found = list[KeySource]()
     captured = _captured_names(root)
     for source, select in _sources_in(root):
         is_captured = captured.get(plain_name(source), False)
@@ -150,38 +120,6 @@ def _keys_of(other: _Outside, pairs: Sequence[tuple[str, str]]) -> Iterator[KeyS
         yield KeySource(ours, their, rows, bool(terms), alias, names)
 
 
-def _listed_keys(
-    query: TableQuery, select: Mapping[str, Any], source: Mapping[str, Any]
-) -> Iterator[KeySource]:
-    """Yield the columns that have to be in lists, `id = ANY([…])`, `id IN (SELECT unnest($1))`."""
-    columns = NamedColumns(query.columns, query.table_names(source))
-    for term in terms_of(select["where_clause"]) if select.get("where_clause") else ():
-        if term["class"] != "SUBQUERY" or term["subquery_type"] != "ANY":
-            continue
-        ours = columns.find(term["child"])
-        is_equal = term["comparison_type"] == "COMPARE_EQUAL"
-        if ours is None or not is_equal or not _is_list(term["subquery"]["node"]):
-            continue
-        template = parse(_LIST_AS_TABLE)
-        listed = template and {**template["from_table"], "subquery": term["subquery"]}
-        rows = rows_to_sql(listed, None) if listed else None
-        if rows is not None:
-            yield KeySource(ours, _LISTED_KEY, rows, False, _LISTED, used=(_LISTED_KEY,))
-
-
-def _is_list(node: Mapping[str, Any]) -> bool:
-    """Whether a query shows the items of a list, which reads no columns."""
-    if node["type"] != "SELECT_NODE" or node["from_table"]["type"] != "EMPTY":
-        return False
-    if len(node["select_list"]) != 1:
-        return False
-    (shown,) = node["select_list"]
-    has_more = node["cte_map"]["map"] or node["modifiers"] or node.get("where_clause")
-    if has_more or function_of(shown) != "unnest" or len(arguments_of(shown)) != 1:
-        return False
-    return all(map(_is_constant, expressions_in(arguments_of(shown))))
-
-
 def _is_outside(source: Mapping[str, Any], captured: Mapping[str, bool]) -> bool:
     """Whether something in a FROM clause may be read twice, as far as the text tells."""
     if source["type"] == "BASE_TABLE":
@@ -193,7 +131,7 @@ def _is_outside(source: Mapping[str, Any], captured: Mapping[str, bool]) -> bool
         return False
     call, is_plain = source["function"], not source.get("column_name_alias")
     is_plain &= source.get("with_ordinality", "WITHOUT_ORDINALITY") == "WITHOUT_ORDINALITY"
-    has_constants = all(map(_is_constant, expressions_in(arguments_of(call))))
+    has_constants = all(map(is_constant, expressions_in(arguments_of(call))))
     return is_plain and function_of(call) in _READING and has_constants and bool(_files_of(source))
 
 
@@ -209,11 +147,6 @@ def _files_of(source: Mapping[str, Any]) -> tuple[str, ...]:
     arguments = arguments_of(source["function"])
     parts = expressions_in(arguments[0]) if arguments else ()
     return tuple(path for part in parts if (path := constant_text(part, "STRING")) is not None)
-
-
-def _is_constant(expression: Mapping[str, Any]) -> bool:
-    """Whether an expression uses no column; not what it is made of."""
-    return expression["class"] != "COLUMN_REF" and _is_repeatable(expression)
 
 
 def _sources_in(
@@ -281,13 +214,6 @@ def _columns_in(
 def _is_about(term: Mapping[str, Any], columns: NamedColumns) -> bool:
     """Whether a condition is computed of some columns, and is the same whenever it is."""
     return all(
-        columns.find(each) is not None if each["class"] == "COLUMN_REF" else _is_repeatable(each)
+        columns.find(each) is not None if each["class"] == "COLUMN_REF" else is_repeatable(each)
         for each in expressions_in(term)
     )
-
-
-def _is_repeatable(expression: Mapping[str, Any]) -> bool:
-    """Whether an expression is the same whenever it is computed; not what it is made of."""
-    if expression["class"] == "PARAMETER":  # which DuckDB knows in a query of ours, too
-        return not is_long_list(expression["identifier"])
-    return is_of_row(expression)

@@ -142,6 +142,11 @@ class TableQuery:
         """Whether the view of an attached folder is read."""
         return self._lake is not None
 
+    @property
+    def is_by_name(self) -> bool:
+        """Whether the table itself is named, and neither a view nor a call stands for it."""
+        return self._lake is None and self._call is None
+
     @cached_property
     def table_read(self) -> TableRead | None:
         """The SELECT that reads the table, also where the text selects from others.
@@ -169,8 +174,11 @@ class TableQuery:
     @cached_property
     def uses(self) -> ColumnUses | None:
         """How the query uses columns; None where it may use more than its text names."""
-        node = self.table_select
-        return None if node is None else uses_of(node, self.columns, self._alias)
+        return None if self.table_select is None else self.uses_in(self.table_select)
+
+    def uses_in(self, select: Mapping[str, Any]) -> ColumnUses | None:
+        """Return how a SELECT from the table uses columns; see `uses`."""
+        return uses_of(select, self.columns, self._alias)
 
     @cached_property
     def structs(self) -> Mapping[str, pa.StructType]:

@@ -7,18 +7,20 @@ Expressions are not searched either, because a macro may drop its arguments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from duckdb_adapter.identifiers import fold
+from duckdb_adapter.queries.parsing import parse
 from duckdb_adapter.queries.trees import nodes_in, query_of
 
 # Joins that keep each row of a table which WHERE could accept, beside the same rows of the other
 # table: not ASOF and POSITIONAL. Of SEMI and ANTI, the left side has rows in the result.
 _JOINS = {"INNER", "LEFT", "RIGHT", "FULL"}
 _FILTERING = {"SEMI", "ANTI"}
-_TABLES = ("BASE_TABLE", "TABLE_FUNCTION")
+_TABLES = ("BASE_TABLE", "TABLE_FUNCTION", "SUBQUERY")
+_SUBQUERY = "SELECT 1 FROM (SELECT 1)"
 _KINDS = {"REGULAR", "CROSS", "NATURAL"}
 
 SyntaxNode: TypeAlias = Mapping[str, Any]
@@ -44,12 +46,17 @@ class NamedQuery(NamedTuple):
     Attributes:
         query: Its node.
         known: Those that it may select from, by their names in lower case.
-        renames: Whether it gives the columns other names, `WITH t(a, b) AS (…)`.
+        aliases: Other names that it gives to its columns, `WITH t(a, b) AS (…)`.
     """
 
     query: SyntaxNode
     known: Mapping[str, NamedQuery]
-    renames: bool
+    aliases: Sequence[str]
+
+    @property
+    def renames(self) -> bool:
+        """Whether it gives the columns other names."""
+        return bool(self.aliases)
 
 
 def only_read(root: SyntaxNode, names: Callable[[SyntaxNode], bool]) -> TableRead | None:
@@ -122,7 +129,7 @@ def with_named(known: Mapping[str, NamedQuery], query: SyntaxNode) -> Mapping[st
     """
     for each in query.get("cte_map", {}).get("map", ()):
         value = each["value"]
-        named = NamedQuery(query_of(value), known, renames=bool(value["aliases"]))
+        named = NamedQuery(query_of(value), known, value["aliases"])
         known = {**known, fold(each["key"]): named}
     return known
 
@@ -141,6 +148,44 @@ def sources_of(source: SyntaxNode) -> Iterator[SyntaxNode]:
         yield from sources_of(source["left"])
     if is_plain and kind in _JOINS:
         yield from sources_of(source["right"])
+
+
+def as_subquery(source: SyntaxNode, read: TableRead, root: SyntaxNode | None) -> SyntaxNode | None:
+    """Return a subquery beside a table, or one in the place of a common table expression.
+
+    None for anything else, and for a common table expression that is used more than once.
+
+    Args:
+        source: A part of a FROM clause.
+        read: The SELECT with it.
+        root: The root node of the text.
+    """
+    if source["type"] == "SUBQUERY":
+        return source
+    name = plain_name(source)
+    named, template = read.known.get(name), parse(_SUBQUERY)
+    if named is None or root is None or template is None:
+        return None
+    if count_places(root, lambda node: plain_name(node) == name) != 1:
+        return None
+    inner = template["from_table"]
+    subquery = {**inner["subquery"], "node": named.query}
+    names = source["column_name_alias"] or named.aliases
+    aliases = {"alias": source["alias"] or name, "column_name_alias": names}
+    return {**inner, **aliases, "subquery": subquery}
+
+
+def shown_columns(subquery: SyntaxNode) -> Mapping[str, int]:
+    """Return the places of what a subquery shows, by the names in lower case that only one has.
+
+    Args:
+        subquery: A part of a FROM clause.
+    """
+    given = subquery.get("column_name_alias") or []
+    shown = subquery["subquery"]["node"].get("select_list", ())
+    own = [each["alias"] or each.get("column_names", ("",))[-1] for each in shown]
+    names = list(map(fold, [*given, *own[len(given) :]]))
+    return {name: n for n, name in enumerate(names) if name and names.count(name) == 1}
 
 
 def plain_name(source: SyntaxNode) -> str:

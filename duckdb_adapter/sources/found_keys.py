@@ -62,6 +62,10 @@ class FoundKeys:
         found = pa.concat_arrays([known, values]).unique() if is_few else None
         self._values = None if found is None or len(found) > MAX_KEYS else found
 
+    def is_comparable(self, kind: pa.DataType) -> bool:
+        """Whether Arrow finds these values in a column of a type where DuckDB does."""
+        return are_comparable(kind, self.kind)
+
     def conditions(self, column: str, kind: pa.DataType) -> list[pc.Expression]:
         """Return what is true for all rows that have one of the values, the quicker one first.
 

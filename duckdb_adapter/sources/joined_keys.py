@@ -17,13 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow.types import is_nested
 
+from duckdb_adapter.identifiers import fold
 from duckdb_adapter.pinned_versions import NameUse
 from duckdb_adapter.queries.joined_columns import joined_columns
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.sources.found_keys import FoundKeys, are_comparable
-from duckdb_adapter.sources.outside_keys import OutsideKeys
-from duckdb_adapter.sources.rows import RowSource, has_lengths
+from duckdb_adapter.sources.rows import COUNT_COLUMN, RowSource, has_lengths
 from duckdb_adapter.sources.told_bounds import FoundBound, ToldBound
+from duckdb_adapter.sources.told_keys import ToldKeys
 from lancefs.datafile.arrays import is_text
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import evaluate_filter
@@ -55,7 +56,7 @@ class JoinedScan:
         query: TableQuery,
         rows: RowSource,
         compares_bytes: bool,
-        told: Sequence[OutsideKeys | ToldBound],
+        told: Sequence[ToldKeys | ToldBound],
     ) -> None:
         self.query = query
         self._use = use
@@ -110,9 +111,7 @@ class JoinedScan:
             for ours, their in self.columns_in(other)
             if their in other._found
         ]
-        for told in self._told if self._is_sole else ():
-            if told.found is not None and are_comparable(self._kind(told.column), told.found.kind):
-                found.append((told.column, told.found))
+        found += self._found_values() if self._is_told(names) else ()
         return [one for ours, keys in found for one in self._worthwhile(keys, ours, names)]
 
     def noting(
@@ -149,6 +148,33 @@ class JoinedScan:
         """Whether this is the only scan of the table that the statement has."""
         same = [other for other in self._use.scans() if other.query.name == self.query.name]
         return self._use.is_sole and len(same) == 1
+
+    def _found_values(self) -> list[tuple[str, FoundKeys | FoundBound]]:
+        """Return what was told, by the columns; the comparisons of one as one."""
+        keys, bounds = list[tuple[str, FoundKeys | FoundBound]](), dict[str, FoundBound]()
+        for told in self._told:
+            found, column = told.found, told.column
+            if found is None or not found.is_comparable(self._kind(column)):
+                continue
+            if isinstance(found, FoundBound):
+                bounds[column] = bounds[column] & found if column in bounds else found
+            else:
+                keys.append((column, found))
+        return [*keys, *bounds.items()]
+
+    def _is_told(self, names: Sequence[str]) -> bool:
+        """Whether what is told holds for a scan of columns: that of rows that are compared.
+
+        The statement reads the table for these, and twice for each value that is computed of it:
+        itself, and to tell the value. Those scans read no columns but the ones that this takes.
+        """
+        twice = 2 * sum(told.places for told in self._told)
+        if not twice:
+            return self._is_sole
+        used = frozenset[str]().union(*(told.used for told in self._told))
+        return self._use.bind_count == 1 + twice and not used.issuperset(
+            fold(name) for name in names if name != COUNT_COLUMN
+        )
 
     def _kind(self, column: str) -> pa.DataType:
         return self._rows.filter_field(column).type

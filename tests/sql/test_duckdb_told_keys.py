@@ -27,7 +27,7 @@ from joined_tables import (
 from roads import connect, needs_install, scanned
 
 import duckdb_adapter
-from duckdb_adapter.sources import found_keys, outside_keys
+from duckdb_adapter.sources import found_keys, told_keys
 
 pytestmark = needs_install
 
@@ -137,7 +137,7 @@ def test_more_keys_than_are_looked_for_one_by_one(
 ) -> None:
     own = native_frames if kind == "frames" else native
     monkeypatch.setattr(found_keys, "MAX_KEYS", 3)
-    monkeypatch.setattr(outside_keys, "MAX_KEYS", 3)
+    monkeypatch.setattr(told_keys, "MAX_KEYS", 3)
     place = Place(kind, folder, threads=4)
     for query in NARROWED:
         assert place.run(query) == answer_of(own, filled(query, None)), query
@@ -151,8 +151,8 @@ def test_keys_among_more_rows_than_are_read_are_not_known(
     monkeypatch: pytest.MonkeyPatch,
     reads: list[dict[str, Any]],
 ) -> None:
-    monkeypatch.setattr(outside_keys, "_MAX_ROWS", 5)
-    monkeypatch.setattr(outside_keys, "_MAX_PASSING", 3)
+    monkeypatch.setattr(told_keys, "_MAX_ROWS", 5)
+    monkeypatch.setattr(told_keys, "_MAX_PASSING", 3)
     place = Place(kind, folder)
     answers = list[list[str]]()
     for query in (JOIN, f"{JOIN} WHERE kind = 'new'"):

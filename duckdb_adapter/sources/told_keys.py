@@ -25,14 +25,14 @@ import pyarrow as pa
 
 from duckdb_adapter.engine_settings import EngineSettings
 from duckdb_adapter.identifiers import fold, literal, quoted
-from duckdb_adapter.queries.outside_tables import KeySource, key_sources
-from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.computed_keys import KeySource
 from duckdb_adapter.sources.extremes import ends_of
 from duckdb_adapter.sources.found_keys import MAX_KEYS, FoundKeys, can_find
 from duckdb_adapter.sources.rows import RowSource
 from duckdb_adapter.told_values import ToldValues
 from lancefs.datafile.arrays import is_text
 from lancefs.datafile.constants import array_of
+from lancefs.scan.selectivity import sample_of
 
 # The types of keys, as Arrow has them, by DuckDB's names.
 _KINDS = {
@@ -76,7 +76,7 @@ _HOLDING = {("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "Table
 _REGISTERED = " AS SELECT * FROM pandas_scan() AS __duckdb_source_"
 
 
-class OutsideKeys(ToldValues):
+class ToldKeys(ToldValues):
     """The keys of a table, once DuckDB has told them.
 
     Args:
@@ -89,9 +89,12 @@ class OutsideKeys(ToldValues):
         found: The keys; None where they are not known.
     """
 
+    reads_tables = True
+
     def __init__(self, key: KeySource, is_variable: bool, is_text: bool) -> None:
         super().__init__()
         self.column = key.column
+        self.places, self.used = key.places, key.read
         self.found: FoundKeys | None = None
         self._key = key
         self._is_variable = is_variable
@@ -165,28 +168,39 @@ class OutsideKeys(ToldValues):
         return f"system.main.bool_or({' OR '.join(pairs)})"
 
 
-def outside_keys(rows: RowSource, query: TableQuery, settings: EngineSettings) -> list[OutsideKeys]:
+def told_keys(
+    rows: RowSource, wanted: Sequence[KeySource], settings: EngineSettings
+) -> list[ToldKeys]:
     """Return the keys of something else that a table has to be joined by, to be told.
 
     Args:
         rows: The rows of the table.
-        query: The statement.
+        wanted: Where there are keys.
         settings: How DuckDB answers it.
     """
-    keys = list[OutsideKeys]()
-    for key in key_sources(query):
+    keys = list[ToldKeys]()
+    for key in wanted:
         kind = rows.filter_field(key.column).type if rows.can_filter(key.column) else pa.null()
         if not can_find(kind) or (is_text(kind) and settings.collation()):
             continue
-        if not all(map(_can_be_read_twice, key.files)):
+        if not (all(map(_can_be_read_twice, key.files)) and _has_few_groups(rows, key.groups)):
             continue
         variable = settings.variable(key.name) if key.name else None
         held = variable if _holds_rows(variable) else None
         if held is not None and not key.has_where and len(held) > _MAX_ROWS:
             continue
         if held is not None or (variable is None and not key.is_captured):
-            keys.append(OutsideKeys(key, held is not None, is_text(kind)))
+            keys.append(ToldKeys(key, held is not None, is_text(kind)))
     return keys
+
+
+def _has_few_groups(rows: RowSource, columns: Sequence[str]) -> bool:
+    """Whether a table has few combinations of values, so that they are found in a short time."""
+    if rows.table is None:
+        return False
+    version = rows.table.opened
+    samples = [sample_of(version.column(name), version) for name in columns]
+    return all(each is not None and 2 * len(each.unique()) <= len(each) for each in samples)
 
 
 def _can_be_read_twice(path: str) -> bool:
