@@ -15,7 +15,13 @@ from duckdb_adapter.queries.parsing import rows_to_sql, tail_to_sql
 from duckdb_adapter.queries.repeatable import is_repeatable
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.table_reads import TableRead, as_subquery, shown_columns, sources_of
-from duckdb_adapter.queries.trees import aggregates, expressions_in, function_of, nodes_in
+from duckdb_adapter.queries.trees import (
+    aggregates,
+    expressions_in,
+    function_of,
+    is_scalar,
+    nodes_in,
+)
 
 # Parts of a SELECT that make several rows of one, or leave it out.
 _OF_ROWS = ("modifiers", "group_expressions", "group_sets", "having", "qualify", "sample")
@@ -57,7 +63,7 @@ def aggregate_value(
         each["class"] in ("SUBQUERY", "COLUMN_REF") or is_repeatable(each) for each in around
     ):
         return None
-    if any(each["subquery_type"] != "SCALAR" for each in subqueries):
+    if not all(map(is_scalar, subqueries)):
         return None
     selects = [each["subquery"]["node"] for each in subqueries]
     source = _shown_beside(columns, query, read) if columns else None

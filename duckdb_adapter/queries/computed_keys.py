@@ -31,7 +31,7 @@ _AS_TABLE, _UNNESTED = (
     f"SELECT 1 FROM (SELECT 1) AS {_ALIAS}({_KEY})",
     "SELECT unnest(list_value(1))",
 )
-_EXTREMES = ("min", "max")
+EXTREMES = ("min", "max")
 
 
 class KeySource(NamedTuple):
@@ -51,6 +51,8 @@ class KeySource(NamedTuple):
         places: How often the table itself stands in it.
         read: The columns that are read of the table for it, by their names in lower case.
         groups: The columns of the table of which each combination has a key.
+        operator: How the column compares with one of the keys, a function of Arrow.
+        function: The aggregate of the keys that it compares with; empty for any of them.
     """
 
     column: str
@@ -65,6 +67,8 @@ class KeySource(NamedTuple):
     places: int = 0
     read: frozenset[str] = frozenset()
     groups: tuple[str, ...] = ()
+    operator: str = "equal"
+    function: str = ""
 
 
 class _Equal(NamedTuple):
@@ -170,7 +174,7 @@ def _key(equal: _Equal, query: TableQuery) -> KeySource | None:
     if not is_grouped(node, query) or equal.place >= len(node["select_list"]):
         return None
     shown = node["select_list"][equal.place]
-    is_extreme = function_of(shown) in _EXTREMES and len(arguments_of(shown)) == 1
+    is_extreme = function_of(shown) in EXTREMES and len(arguments_of(shown)) == 1
     computed = [arguments_of(shown), node["group_expressions"], node["where_clause"]]
     if not is_extreme or not all(map(is_repeatable, expressions_in(computed))):
         return None

@@ -31,6 +31,7 @@ from duckdb_adapter.queries.trees import (
     constant_text,
     expressions_in,
     is_dotted,
+    is_scalar,
     shows_rows,
     terms_of,
 )
@@ -190,7 +191,7 @@ def _shifted_extreme(
         is_shifted = shift is not None and not _is_operation(inner)
         found = _shifted_extreme(inner, read, query) if is_shifted else None
         return None if found is None or found.shift else found._replace(shift=shift)
-    if _is_scalar(expression):
+    if is_scalar(expression):
         shown = _computed_by(expression["subquery"]["node"], read.known)
         return next(iter(shown.values())) if len(shown) == 1 else None
     if expression["class"] != "COLUMN_REF":
@@ -226,7 +227,7 @@ def _scalars_in(expression: Any) -> Iterator[Mapping[str, Any]]:
             pending.extend(reversed(each))
         elif isinstance(each, dict):
             kind = each.get("class")
-            if kind is not None and _is_scalar(each):
+            if kind is not None and is_scalar(each):
                 yield each
             elif kind is None or kind in _BINDING or each.get("is_operator"):
                 pending.extend(reversed(each.values()))
@@ -234,10 +235,6 @@ def _scalars_in(expression: Any) -> Iterator[Mapping[str, Any]]:
 
 def _is_operation(expression: Mapping[str, Any]) -> bool:
     return bool(expression["class"] == "FUNCTION" and expression["is_operator"])
-
-
-def _is_scalar(expression: Mapping[str, Any]) -> bool:
-    return bool(expression["class"] == "SUBQUERY" and expression["subquery_type"] == "SCALAR")
 
 
 def _computed_by(

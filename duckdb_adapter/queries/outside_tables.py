@@ -13,21 +13,27 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from duckdb_adapter.identifiers import fold
-from duckdb_adapter.queries.computed_keys import KeySource
+from duckdb_adapter.queries.column_uses import sole_argument
+from duckdb_adapter.queries.computed_keys import EXTREMES, KeySource
 from duckdb_adapter.queries.joined_columns import columns_joined_with, joins_in
+from duckdb_adapter.queries.joins import join_conditions
 from duckdb_adapter.queries.parsing import rows_to_sql
 from duckdb_adapter.queries.repeatable import is_constant, is_repeatable
 from duckdb_adapter.queries.table_query import TableQuery, kept_by_query
-from duckdb_adapter.queries.table_reads import plain_name, sources_of
+from duckdb_adapter.queries.table_reads import TableRead, plain_name, sources_of
+from duckdb_adapter.queries.times import ORDERING
 from duckdb_adapter.queries.trees import (
     NamedColumns,
     arguments_of,
+    comparison_in,
     constant_text,
     expressions_in,
     function_of,
+    is_scalar,
     is_unmodified_table,
     nodes_in,
     query_of,
+    shows_rows,
     terms_of,
 )
 
@@ -72,6 +78,28 @@ class _Outside(NamedTuple):
         columns = NamedColumns(self.columns, self.table_names(self.source))
         return [term for term in terms_of(where) if _is_about(term, columns)] if where else []
 
+    @property
+    def has_all_conditions(self) -> bool:
+        """Whether `conditions` are all of the SELECT."""
+        where = self.select.get("where_clause")
+        return where is None or len(self.conditions()) == len(list(terms_of(where)))
+
+
+class _Compared(NamedTuple):
+    """A column of the table, and what it is compared with.
+
+    Attributes:
+        column: The column.
+        key: The column of the other one.
+        operator: The comparison, a function of Arrow.
+        function: The aggregate of the other column; empty for one of its values.
+    """
+
+    column: str
+    key: str
+    operator: str = "equal"
+    function: str = ""
+
 
 @kept_by_query
 def key_sources(query: TableQuery) -> list[KeySource]:
@@ -96,28 +124,65 @@ def key_sources(query: TableQuery) -> list[KeySource]:
         if query.is_lake_view and name:
             continue
         other = _Outside(source, select, _columns_in(root, source, select, query))
-        pairs = columns_joined_with(query, other)
-        for key in _keys_of(other, pairs):
+        compared = [_Compared(*pair) for pair in columns_joined_with(query, other)]
+        compared += _compared_with(query, read, other)
+        for key in _keys_of(other, compared):
             found.append(key._replace(name=name, is_captured=is_captured, files=files))
     return found[:_MAX_KEYS]
 
 
-def _keys_of(other: _Outside, pairs: Sequence[tuple[str, str]]) -> Iterator[KeySource]:
-    """Yield the keys of something that is joined by some columns."""
-    terms = other.conditions() if pairs else []
+def _compared_with(query: TableQuery, read: TableRead, other: _Outside) -> Iterator[_Compared]:
+    """Yield columns that are compared with a value of something, `(SELECT max(id) FROM wanted)`."""
+    ours = NamedColumns(query.columns, query.table_names(read.source))
+    for term in join_conditions(read.select):
+        compared = comparison_in(term, query.columns)
+        column = None if compared is None else ours.find(compared.column)
+        if compared is None or column is None:
+            continue
+        for operator, value in zip(compared.operators, compared.others, strict=True):
+            node = value["subquery"]["node"] if is_scalar(value) else None
+            if operator in ORDERING and node is other.select and _is_value(node, other):
+                yield from _shown_by(node, other, column, operator)
+
+
+def _is_value(node: Mapping[str, Any], other: _Outside) -> bool:
+    """Whether a SELECT shows one thing of something, and of nothing besides."""
+    is_one = len(node["select_list"]) == 1 and node["from_table"] is other.source
+    return is_one and shows_rows(node) and not (node["modifiers"] or node["cte_map"]["map"])
+
+
+def _shown_by(
+    node: Mapping[str, Any], other: _Outside, column: str, operator: str
+) -> Iterator[_Compared]:
+    """Yield what a column is compared with, where that is a column, or an extreme of one."""
+    (shown,) = node["select_list"]
+    theirs = NamedColumns(other.columns, other.table_names(other.source))
+    function = function_of(shown) or ""
+    argument = sole_argument(shown) if function in EXTREMES else None
+    key = theirs.find(shown if argument is None else argument)
+    # Of more rows, an extreme would be another one.
+    is_known = argument is None or (other.has_all_conditions and not shown["filter"])
+    if key is not None and is_known:
+        yield _Compared(column, key, operator, function)
+
+
+def _keys_of(other: _Outside, compared: Sequence[_Compared]) -> Iterator[KeySource]:
+    """Yield the keys of something that columns are compared with."""
+    terms = other.conditions() if compared else []
     where = None
     if terms:
         joined = other.select["where_clause"]
         where = {**joined, "children": terms} if len(terms) > 1 else terms[0]
     alias = _alias_of(other.source)
-    rows = rows_to_sql({**other.source, "alias": alias}, where) if pairs else None
+    rows = rows_to_sql({**other.source, "alias": alias}, where) if compared else None
     if rows is None:
         return
     refs = (each for each in expressions_in(terms) if each["class"] == "COLUMN_REF")
     used = sorted({ref["column_names"][-1] for ref in refs})
-    for ours, their in pairs:
-        names = their, *(one for one in used if one != their)
-        yield KeySource(ours, their, rows, bool(terms), alias, names)
+    for each in compared:
+        names = each.key, *(one for one in used if one != each.key)
+        key = KeySource(each.column, each.key, rows, bool(terms), alias, names)
+        yield key._replace(operator=each.operator, function=each.function)
 
 
 def _is_outside(source: Mapping[str, Any], captured: Mapping[str, bool]) -> bool:

@@ -93,6 +93,11 @@ def is_dotted(call: Mapping[str, Any]) -> bool:
     return bool(call.get("schema") or call.get("catalog")) or len(path) > 1
 
 
+def is_scalar(expression: Mapping[str, Any]) -> bool:
+    """Whether an expression is a subquery that stands for one value."""
+    return bool(expression["class"] == "SUBQUERY" and expression["subquery_type"] == "SCALAR")
+
+
 def column_of(expression: Mapping[str, Any], columns: Mapping[str, str]) -> str | None:
     """Return the column that an expression is, in lower case; None where it is another one."""
     if expression["class"] != "COLUMN_REF":

@@ -23,10 +23,13 @@ class FoundKeys:
 
     Attributes:
         kind: This type.
+        operator: How a column of another table has to compare with one of them, a function of
+            Arrow.
     """
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
+        self.operator = "equal"
         self._rows = 0
         self._values: pa.Array | None = array_of([], kind)
         self._ends = list[pa.Array]()
@@ -67,7 +70,7 @@ class FoundKeys:
         return are_comparable(kind, self.kind)
 
     def conditions(self, column: str, kind: pa.DataType) -> list[pc.Expression]:
-        """Return what is true for all rows that have one of the values, the quicker one first.
+        """Return what is true for all rows that compare with a value, the quicker one first.
 
         Args:
             column: A column of another table.
@@ -81,6 +84,8 @@ class FoundKeys:
         if not len(ends):
             return []
         field, (least, most) = pc.field(column), ends
+        if self.operator != "equal":
+            return [field >= least if self.operator.startswith("greater") else field <= most]
         conditions = [(field >= least) & (field <= most)]
         if self._values is not None:
             conditions.append(field.isin(_as_type(self._values, kind)))

@@ -150,16 +150,19 @@ class JoinedScan:
         return self._use.is_sole and len(same) == 1
 
     def _found_values(self) -> list[tuple[str, FoundKeys | FoundBound]]:
-        """Return what was told, by the columns; the comparisons of one as one."""
+        """Return what was told, by the columns; the ranges of one as one."""
         keys, bounds = list[tuple[str, FoundKeys | FoundBound]](), dict[str, FoundBound]()
         for told in self._told:
             found, column = told.found, told.column
-            if found is None or not found.is_comparable(self._kind(column)):
+            kind = self._kind(column)
+            if found is None or not found.is_comparable(kind):
                 continue
-            if isinstance(found, FoundBound):
-                bounds[column] = bounds[column] & found if column in bounds else found
-            else:
+            if isinstance(found, FoundKeys) and found.operator == "equal":
                 keys.append((column, found))
+                continue
+            for condition in found.conditions(column, kind):
+                bound = FoundBound(kind, condition)
+                bounds[column] = bounds[column] & bound if column in bounds else bound
         return [*keys, *bounds.items()]
 
     def _is_told(self, names: Sequence[str]) -> bool:

@@ -122,6 +122,8 @@ class ToldKeys(ToldValues):
         if count and found["rows"] <= self._most and not found["collated"]:
             keys = found["keys"] if count <= MAX_KEYS else None
             self.found = _found_keys(found["type"], found["ends"], keys)
+            if self.found is not None:
+                self.found.operator = self._key.operator
 
     def _grouped(self) -> str:
         """Return the query of the keys, each once, with the number of its rows."""
@@ -133,10 +135,11 @@ class ToldKeys(ToldValues):
         )
         tests = [f"system.main.typeof({alias}.{name}) <> '{_MISSING}'" for name in names]
         where = f"{key.rows} {'AND' if key.has_where else 'WHERE'}"
-        rows = (
-            f"SELECT {alias}.{quoted(key.key)} AS key{where} "
-            f"{' AND '.join([*tests, self._is_same()])} LIMIT {self._most + 1}"
-        )
+        tested = " AND ".join([*tests, self._is_same()])
+        rows = f"SELECT {alias}.{quoted(key.key)} AS key{where} {tested}"
+        if key.function:  # the statement's own, which may be a macro
+            rows = f"SELECT {key.function}(key) AS key FROM ({rows})"
+        rows = f"{rows} LIMIT {self._most + 1}"
         return (
             f"SELECT key, system.main.count(*) AS rows "
             f"FROM (SELECT {_FOUND}.key FROM (SELECT {scope}) AS {alias}, ({rows}) AS {_FOUND}) "
@@ -187,7 +190,7 @@ def told_keys(
             continue
         variable = settings.variable(key.name) if key.name else None
         held = variable if _holds_rows(variable) else None
-        if held is not None and not key.has_where and len(held) > _MAX_ROWS:
+        if held is not None and not (key.has_where or key.function) and len(held) > _MAX_ROWS:
             continue
         if held is not None or (variable is None and not key.is_captured):
             keys.append(ToldKeys(key, held is not None, is_text(kind)))

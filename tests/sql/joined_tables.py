@@ -94,7 +94,41 @@ NARROWED = [
     "SELECT j.id, f.n FROM {facts} f RIGHT JOIN {keys} j ON f.n = j.id AND f.x > 3",
     "SELECT count(f.n), count(*) FROM {keys} j LEFT JOIN {facts} f USING (day)",
 ]
+# The same by comparisons with a value, which tables of DuckDB, frames and files tell.
+COMPARED = [
+    "SELECT * FROM {facts} WHERE n = (SELECT max(id) FROM {keys})",
+    "SELECT * FROM {facts} WHERE n = (SELECT id FROM {keys} WHERE id = 1003)",
+    "SELECT * FROM {facts} f WHERE (SELECT j.id FROM {keys} j WHERE j.n = 7) = f.n",
+    "SELECT * FROM {facts} WHERE n BETWEEN (SELECT min(id) FROM {keys}) AND (SELECT max(id) FROM "
+    "{others})",
+    "SELECT * FROM {facts} WHERE n < (SELECT min(id) FROM {keys} WHERE kind = 'new' AND n > 9)",
+    "SELECT n, code FROM {facts} WHERE day < (SELECT min(day) FROM {keys}) AND x > 3",
+    "SELECT n, code FROM {facts} WHERE code <= (SELECT min(code) FROM {keys})",
+    "SELECT n, code FROM {facts} f WHERE f.at < (SELECT min(j.at) FROM {keys} j)",
+    "SELECT n, price FROM {facts} WHERE price >= (SELECT max(price) * 1 FROM {keys}) AND price < "
+    "(SELECT max(price) FROM {keys} WHERE n < 40)",
+    "SELECT f.n, o.kind FROM {facts} f JOIN {others} o USING (day) WHERE f.n < (SELECT max(id) "
+    "FROM {keys})",
+]
 OTHERS = [
+    "SELECT count(*) FROM {facts} f WHERE n > (SELECT max(id) FROM {keys} WHERE id < f.n)",
+    "SELECT count(*) FROM {facts} f WHERE n > (SELECT max(id) FROM {keys} WHERE id > x)",
+    "SELECT count(*) FROM {facts} WHERE n > (SELECT max(id) FROM {keys} GROUP BY kind IS NULL "
+    "HAVING kind IS NULL)",
+    "SELECT count(*) FROM {facts} WHERE n > (SELECT min(DISTINCT id) FROM {keys})",
+    "SELECT count(*) FROM {facts} WHERE n < (SELECT max(id) FILTER (n < 20) FROM {keys})",
+    "SELECT count(*) FROM {facts} WHERE n > (SELECT max(id) FROM {keys}) OR n = 7",
+    "SELECT count(*) FROM {facts} WHERE n > (SELECT max(x) FROM {keys} WHERE n < 3)",
+    "SELECT count(*) FROM {facts} WHERE x > (SELECT max(id) FROM {keys}) / 8",
+    "SELECT count(*) FROM {facts} WHERE tiny < (SELECT max(id) FROM {keys})",
+    "SELECT count(*) FROM {facts} WHERE tiny > (SELECT max(id) FROM {keys})",
+    "SELECT count(*) FROM {facts} WHERE n > (SELECT max(id) FROM {keys} WHERE kind = 'none')",
+    "SELECT count(*) FROM {facts} WHERE n <> (SELECT max(id) FROM {keys})",
+    "SELECT count(*) FROM {facts} WHERE n > (SELECT max(j.id) FROM {keys} j JOIN {others} o USING "
+    "(n))",
+    "SELECT count(*) FROM {facts} WHERE n > (SELECT id FROM {keys} ORDER BY id LIMIT 1)",
+    "SELECT count(*) FROM {facts} WHERE n > (WITH k AS (FROM {keys}) SELECT max(id) FROM k)",
+    "SELECT count(*) FROM {facts} WHERE n > ALL (SELECT max(id) FROM {keys})",
     "SELECT n FROM (SELECT n, x FROM {facts}) WHERE n IN (SELECT id FROM {keys})",
     "SELECT count(*) FROM {facts} f JOIN (SELECT n + 1 AS n FROM {keys}) j ON f.n = j.n",
     "SELECT count(*) FROM {facts} f JOIN (SELECT max(id) AS n FROM {keys}) j ON f.n = j.n",

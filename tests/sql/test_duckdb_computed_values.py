@@ -39,8 +39,8 @@ NARROWED = [
     "SELECT * FROM {facts} f WHERE (k, f.at) IN (SELECT k, max(f.at) FROM {facts} f WHERE n < 300 "
     "GROUP BY k HAVING count(*) > 1 ORDER BY 2 LIMIT 3)",
     "SELECT f.* FROM {facts} f JOIN (SELECT k, max(n) AS n FROM {facts} GROUP BY k) m USING (k, n)",
-    "SELECT f.n, f.code FROM {facts} f JOIN (SELECT k, min(day) FROM {facts} GROUP BY k) AS m(k, "
-    "d) ON f.k = m.k AND f.day = m.d",
+    "SELECT f.n, f.code FROM {facts} f JOIN (SELECT k, min(day) FROM {facts} WHERE n > 3500 "
+    "GROUP BY k) AS m(k, d) ON f.k = m.k AND f.day = m.d",
     "WITH m AS (SELECT k, max(n) AS top FROM {facts} GROUP BY k) SELECT f.* FROM {facts} f, m "
     "WHERE f.k = m.k AND f.n = m.top",
     "SELECT f.n, f.code, v.x FROM {facts} f JOIN (VALUES (7, 'a'), (900, 'b')) v(n, x) USING (n)",

@@ -104,7 +104,6 @@ SHIFTS = [
 ]
 # And those for which it reads all of them.
 OTHER_SHIFTS = [
-    ("day", "max(day) - INTERVAL 1.5 DAY"),
     ("id", "100 - min(id)"),
     ("cost", "max(cost) - 1"),
     ("price", "max(price) - 1"),
@@ -112,6 +111,7 @@ OTHER_SHIFTS = [
     ("none", "max(none) - 1"),
 ]
 OTHERS = [
+    "SELECT count(*), sum(id) FROM {t} WHERE day > (SELECT max(day) - INTERVAL 1.5 DAY FROM {t})",
     "SELECT id FROM {t} WHERE odd = (SELECT max(odd) FROM {t}) ORDER BY id",
     "SELECT id FROM {t} WHERE none = (SELECT max(none) FROM {t})",
     "SELECT id FROM {t} WHERE ts = (SELECT max(ts) FROM {t} WHERE id < 9) ORDER BY id",

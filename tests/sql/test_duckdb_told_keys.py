@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from joined_tables import (
+    COMPARED,
     NARROWED,
     OTHERS,
     answer_of,
@@ -126,7 +127,7 @@ def test_joins_have_the_answers_of_duckdbs_own_tables(
     folder: Path, native: Any, native_frames: Any, kind: str, method: str
 ) -> None:
     place, own = Place(kind, folder), native_frames if kind in ("frames", "registered") else native
-    for query in [*NARROWED, *OTHERS]:
+    for query in [*NARROWED, *COMPARED, *OTHERS]:
         if kind != "readers" or _reads_once(query):
             assert place.run(query, method) == answer_of(own, filled(query, None)), query
 
@@ -172,9 +173,16 @@ def test_rows_with_other_keys_are_left_out(
     folder: Path, kind: str, method: str, reads: list[dict[str, Any]]
 ) -> None:
     place = Place(kind, folder)
-    for query in NARROWED:
+    for query in [*NARROWED, *COMPARED]:
         filter = _filter_of(place, query, reads, method)
-        assert "is_in" in filter or "<=" in filter, query
+        assert "is_in" in filter or "<=" in filter or ">=" in filter, query
+
+
+@pytest.mark.parametrize("shown", ["nope", "max(nope)", "min(nope), 3"])
+def test_a_column_that_is_missing_is_named(folder: Path, shown: str) -> None:
+    place = Place("tables", folder)
+    with pytest.raises(duckdb.BinderException, match=r"nope|one column"):
+        place.run(f"SELECT * FROM {{facts}} WHERE n > (SELECT {shown} FROM {{keys}})")
 
 
 @pytest.mark.parametrize("method", ["execute", "sql"])
