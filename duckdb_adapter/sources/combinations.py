@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckdb_adapter.sources.column_values import string_values
-from duckdb_adapter.sources.value_counter import MAX_COMBINATIONS, StringCodes, Zeros, strides_of
+from duckdb_adapter.sources.value_counter import MAX_COMBINATIONS, StringCodes, strides_of
 from lancefs.datafile.buffers import Array, to_arrow_numbers
 from lancefs.errors import ReadFailed
 from lancefs.lance_dataset import LanceDataset
@@ -33,7 +33,6 @@ class Combinations:
         }
         self._items = [StringCodes(each.to_pylist()) for each in self._values.values()]
         sizes = [len(each) for each in self._values.values()]
-        self._zeros = Zeros()
         self._strides = strides_of(sizes)
         self.count = prod(sizes)
         # DuckDB groups by a byte without hashing, and of 16 bits in place of 32, its array join
@@ -62,7 +61,7 @@ class Combinations:
         Raises:
             ReadFailed: There are values that were not there before.
         """
-        sums: Array | None = self._zeros.of(len(arrays[0]))
+        sums: Array | None = np.zeros(len(arrays[0]), np.int32)
         for items, stride, array in zip(self._items, self._strides, arrays, strict=True):
             sums = None if sums is None else items.add(array, stride, sums)
         if sums is None:

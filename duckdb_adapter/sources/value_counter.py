@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,20 +23,6 @@ _MAX_BYTES = 1024 * 1024
 # Largest span of whole numbers that are counted.
 _MAX_RANGE = 64 * 1024
 _UNKNOWN = -1
-
-
-class Zeros:
-    """Sums to begin with: memory that is written once is shared by all batches."""
-
-    def __init__(self) -> None:
-        self._zeros = np.zeros(0, np.int32)
-
-    def of(self, rows: int) -> Array:
-        """Return a zero for each row; nobody may change them."""
-        zeros = self._zeros
-        if len(zeros) < rows:
-            zeros = self._zeros = np.zeros(rows, np.int32)
-        return zeros[:rows]
 
 
 class _NumberCodes:
@@ -132,17 +118,6 @@ class StringCodes:
         return self._last[1]
 
 
-class _Column(Protocol):
-    """Positions of the values of a column."""
-
-    @property
-    def values(self) -> dict[Any, int]: ...
-
-    def learn(self, array: Any) -> bool: ...
-
-    def add(self, array: Any, stride: int, sums: Array) -> Array | None: ...
-
-
 class ValueCounter:
     """Counts rows by the values of some columns.
 
@@ -151,10 +126,7 @@ class ValueCounter:
     """
 
     def __init__(self, are_encoded: Sequence[bool]) -> None:
-        self._columns: list[_Column] = [
-            StringCodes() if each else _NumberCodes() for each in are_encoded
-        ]
-        self._zeros = Zeros()
+        self._columns = [StringCodes() if each else _NumberCodes() for each in are_encoded]
         self._counts = np.zeros(1, np.int64)
         self._sizes = [1] * len(are_encoded)
 
@@ -174,7 +146,7 @@ class ValueCounter:
 
     def _sums(self, arrays: Sequence[pa.Array]) -> Array | None:
         """Return the number of the combination of each row; None where a value is new."""
-        sums: Array | None = self._zeros.of(len(arrays[0]))
+        sums: Array | None = np.zeros(len(arrays[0]), np.int32)
         for column, stride, array in zip(
             self._columns, strides_of(self._sizes), arrays, strict=True
         ):
