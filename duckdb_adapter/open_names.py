@@ -17,23 +17,11 @@ from lancefs.scan.settings import default_settings
 from lancefs.storage import Store
 from lancefs.storage.filesystems import open_url
 from lancefs.storage.local_files import local_path
-from lancefs.table.base_paths import BaseRules, confine
+from lancefs.table.base_paths import confine
 from lancefs.table.refs import Ref, Resolved, make_ref
 from lancefs.threads import Threads, prefetch, submit
 
 _log = logging.getLogger("duckdb_adapter")
-
-# Directories of local tables, by the absolute paths that names in SQL meant without a ref. For such
-# a name, nothing but the versions is looked at again. When there are too many, all are forgotten.
-_MAX_STORES = 1000
-_stores: dict[str, _KnownStore] = {}
-
-
-class _KnownStore(NamedTuple):
-    """The directory of a local table, and the rules that it was opened with."""
-
-    store: Store
-    rules: BaseRules | None
 
 
 class NamedTable(NamedTuple):
@@ -62,40 +50,12 @@ def find_table(name: str, storage: Storage) -> NamedTable | None:
         ValueError: There is such a table, but what names the version is not a ref.
         ImportError: What fsspec needs for the store is not installed.
     """
-    table = _find_again(name, storage)
-    if table is not None:
-        return table
-    for position, candidate in enumerate(parse_name(name)):
+    for candidate in parse_name(name):
         if candidate.may_be_table() or not candidate.lacks_suffix:
             table = _find(candidate, storage)
             if table is not None:
-                if position == 0 and candidate.ref is None:
-                    _note(name, table.where.root, storage.rules)
                 return table
     return None
-
-
-def _find_again(name: str, storage: Storage) -> NamedTable | None:
-    """Open the newest version of a local table that the name alone meant before."""
-    known = _stores.get(local_path(name) or "")
-    if known is None or known.rules is not storage.rules or storage(name):
-        return None
-    if known.store.confines is not None:
-        known.store.confines.look_again()
-    try:
-        return _Place(known.store, Ref(), storage).open(storage.use_index)
-    except NotALanceTable:  # the table is gone: `find_table` says what is there
-        return None
-
-
-def _note(name: str, store: Store, rules: BaseRules | None) -> None:
-    """Remember the directory of a local table for the next statement that names it."""
-    path = local_path(name)
-    if path is None or not store.is_local or path != store.root:
-        return
-    if len(_stores) >= _MAX_STORES:
-        _stores.clear()
-    _stores[path] = _KnownStore(store, rules)
 
 
 def open_tables(

@@ -52,7 +52,7 @@ def open_cached(store: Store, ref: Ref, rules: BaseRules | None) -> OpenVersion:
     if kept is not None and is_newest(store, kept.version.resolved.file):
         file = store.file(kept.version.resolved.file.path)
         if kept.manifest == (file.place, file.identity()):
-            return kept.version
+            return _met_again(kept.version)
     return again_if_cleaned_up(lambda: _open_cached(resolve(store, ref), ref, rules))
 
 
@@ -80,4 +80,12 @@ def _open_cached(resolved: Resolved, ref: Ref, rules: BaseRules | None) -> OpenV
         version = OpenVersion(resolved, rules)
         kept = _CachedVersion(manifest, version)
         _VERSIONS.put(key, kept, _TABLE + _FRAGMENT * len(version.manifest.fragments))
-    return kept.version
+    return _met_again(kept.version)
+
+
+def _met_again(version: OpenVersion) -> OpenVersion:
+    """Return a version whose directories are checked anew: links may have taken their place."""
+    confines = version.resolved.root.confines
+    if confines is not None:
+        confines.look_again()
+    return version

@@ -157,6 +157,21 @@ def test_a_link_in_a_table_that_was_read_before_does_not_lead_elsewhere(
             con.sql(query).fetchall()
 
 
+@pytest.mark.parametrize("ref", ["", "@v2"])
+def test_a_link_in_place_of_a_directory_of_an_open_version_is_refused(
+    con: Any, tmp_path: Path, ref: str
+) -> None:
+    table, secret = tmp_path / "lake" / "t.lance", tmp_path / "secret"
+    lance.write_dataset(pa.table({"a": range(10)}), str(table))
+    lance.dataset(str(table)).add_columns({"b": "a * 2"})  # in a data file of its own
+    assert con.sql(f"SELECT sum(a) FROM '{table}{ref}'").fetchall() == [(45,)]
+    (table / "data").rename(secret)
+    (table / "data").symlink_to(secret)
+    for _ in range(2):
+        with pytest.raises(Exception, match=r"symbolic link leads to .*secret"):
+            con.sql(f"SELECT sum(b) FROM '{table}{ref}'").fetchall()
+
+
 @pytest.mark.parametrize("rows", [10, 200_000], ids=["read", "mapped"])
 def test_a_file_that_is_put_back_is_read_again(con: Any, tmp_path: Path, rows: int) -> None:
     table = tmp_path / "t.lance"
