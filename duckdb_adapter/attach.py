@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from duckdb_adapter.extension import remember_lake
 from duckdb_adapter.lakes import Lake
 from duckdb_adapter.releases import UnsupportedDuckDB
-from duckdb_adapter.storage import GivenStorage, Storage
+from duckdb_adapter.storage import Storage
 from duckdb_adapter.wrap import LanceConnection
 from lancefs.arguments import options_of
 
@@ -50,7 +50,7 @@ def attach(
     if storage_options is None and isinstance(connection, LanceConnection):
         storage: Storage = connection.storage()
     else:
-        storage = GivenStorage(options_of(storage_options))
+        storage = Storage(options_of(storage_options))
     lake = Lake(os.fspath(folder), as_, storage)
     try:
         names = lake.attach(connection)

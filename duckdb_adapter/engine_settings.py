@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple
 
 from duckdb_adapter.pinned_versions import NameUse
 
@@ -11,37 +12,35 @@ from duckdb_adapter.pinned_versions import NameUse
 NEEDED_SETTINGS = ("enable_external_access", "python_enable_replacements")
 
 
-def is_descending(default_order: str) -> bool:
-    """Return whether the setting `default_order` puts the greatest value first."""
-    return default_order.upper().startswith("DESC")
+class EngineSettings(NamedTuple):
+    """How DuckDB answers a statement; a setting is looked up when it is asked for.
 
+    Attributes:
+        text_of: Returns a setting that is a text, by its name.
+        is_set: Returns a setting that is true or false, by its name.
+        finds_file: Returns whether there is a file, by its path, that the statement may read.
+        variable: Returns the variable of Python that a name stands for where no table has it, if
+            any.
+        calls_back: Whether the statement may call our function of `bind_callback`.
+    """
 
-class EngineSettings(Protocol):
-    """Settings of DuckDB that decide which rows a statement uses."""
+    text_of: Callable[[str], str]
+    is_set: Callable[[str], bool]
+    finds_file: Callable[[str], bool]
+    variable: Callable[[str], object | None]
+    calls_back: bool
 
-    def collation(self) -> str:
-        """Return how strings are compared; empty for by their bytes."""
-        ...
+    def compares_bytes(self) -> bool:
+        """Return whether strings are compared by their bytes."""
+        return not self.text_of("default_collation")
 
     def descends(self) -> bool:
         """Return whether ORDER BY puts the greatest value first where it does not say."""
-        ...
+        return self.text_of("default_order").upper().startswith("DESC")
 
     def keeps_order(self) -> bool:
         """Return whether rows are used in the order in which they come."""
-        ...
-
-    def finds_file(self, path: str) -> bool:
-        """Return whether there is a file that the statement may read."""
-        ...
-
-    def calls_back(self) -> bool:
-        """Return whether the statement may call our function of `bind_callback`."""
-        ...
-
-    def variable(self, name: str) -> object | None:
-        """Return the variable of Python that a name stands for where no table has it, if any."""
-        ...
+        return self.is_set("preserve_insertion_order")
 
 
 class BindContext(NamedTuple):

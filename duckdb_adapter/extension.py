@@ -19,7 +19,7 @@ from duckdb_adapter.queries.parsing import parse_soon
 from duckdb_adapter.registration import WHICH, Registration, wanting_names
 from duckdb_adapter.releases import UnsupportedDuckDB, require_known_api
 from duckdb_adapter.replacement_scan import Claim, ReplacementScan
-from duckdb_adapter.storage import GivenStorage, Storage
+from duckdb_adapter.storage import Storage
 from lancefs.arguments import options_of
 from lancefs.table.base_paths import BaseRules, as_rules
 
@@ -65,7 +65,7 @@ def install(
     """
     options = options_of(storage_options, hint=_NO_CONNECTION)
     registration = _registered()
-    registration.storage = GivenStorage(options, as_rules(base_rules), use_index)
+    registration.storage = Storage(options, as_rules(base_rules), use_index)
     registration.active = True
     parse_soon()
 

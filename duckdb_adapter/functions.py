@@ -24,7 +24,7 @@ from duckdb_adapter.patterns import expand
 from duckdb_adapter.queries.scan_calls import SCAN, ScanCall, call_of
 from duckdb_adapter.searches import Arguments
 from duckdb_adapter.sources.unions import TableUnion
-from duckdb_adapter.storage import GivenStorage, Storage
+from duckdb_adapter.storage import Storage
 from lancefs.arguments import options_of
 from lancefs.lance_dataset import LanceDataset
 from lancefs.table.per_version import PerVersion
@@ -93,7 +93,7 @@ def call(name: str, storage: Storage) -> FunctionRows | None:
         raise ValueError(f"{head}: the path of a table was expected, not NULL")
     given = options_of(arguments.get("storage_options"))
     if given:
-        storage = GivenStorage(given, storage.rules, storage.use_index, storage.pins)
+        storage = Storage(given, storage.rules, storage.use_index, storage.pins)
     return function.answer(arguments, storage)
 
 

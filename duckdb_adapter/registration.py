@@ -16,8 +16,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from ctypes import byref
-from types import FrameType
-from typing import Any, NamedTuple, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 from duckdb_adapter import capi
 from duckdb_adapter.bind_callback import (
@@ -29,13 +29,13 @@ from duckdb_adapter.bind_callback import (
     parse_call,
 )
 from duckdb_adapter.capi import Api, CallFailed, Opaque, Pointer, Str
-from duckdb_adapter.engine_settings import NEEDED_SETTINGS, EngineSettings, is_descending
+from duckdb_adapter.engine_settings import NEEDED_SETTINGS, EngineSettings
 from duckdb_adapter.frames import is_published, publish, retract, variable_of
 from duckdb_adapter.functions import Function
 from duckdb_adapter.interrupts import catch_early, raise_again
 from duckdb_adapter.releases import UnsupportedDuckDB
 from duckdb_adapter.replacement_scan import BoundQuery, Claim
-from duckdb_adapter.storage import GivenStorage, Storage
+from duckdb_adapter.storage import Storage
 from duckdb_adapter.told_values import note_told
 from lancefs.version import __version__
 
@@ -82,80 +82,6 @@ class _Expanding(threading.local):
     run: int | None = None
 
 
-class _Macro(NamedTuple):
-    """A table macro of every database.
-
-    Attributes:
-        name: As it is called.
-        body: The SQL that it stands for.
-        parameters: Their names; all but the first have a default.
-        description: What it returns, for `duckdb_functions()`.
-        example: A call.
-    """
-
-    name: str
-    body: str
-    parameters: Sequence[str]
-    description: str
-    example: str
-
-    @classmethod
-    def of(cls, function: Function) -> _Macro:
-        """Return the macro that calls a function."""
-        name, parameters = function.name, function.parameters
-        described = function.description, function.example
-        return cls(name, function.body, parameters, *described)
-
-
-_BIND_MACRO = _Macro(
-    BIND_MACRO,
-    BIND_MACRO_BODY,
-    (),
-    "What a name that lancefs claimed stands for in this transaction and statement",
-    f"FROM {BIND_MACRO}()",
-)
-
-
-class _ContextSettings(NamedTuple):
-    """The settings of what runs a statement.
-
-    Attributes:
-        api: DuckDB.
-        context: What runs the statement.
-        callers: The frame that called DuckDB, only while a name is bound: whoever keeps a frame
-            keeps all of its variables, also connections.
-    """
-
-    api: Api
-    context: int
-    callers: list[FrameType]
-
-    def collation(self) -> str:
-        """Return how texts are compared; empty for by their bytes."""
-        return self.api.text_of(self.context, "default_collation")
-
-    def descends(self) -> bool:
-        """Return whether ORDER BY puts the greatest value first where it does not say."""
-        return is_descending(self.api.text_of(self.context, "default_order"))
-
-    def keeps_order(self) -> bool:
-        """Return whether rows are used in the order in which they come."""
-        return self.api.are_set(self.context, ("preserve_insertion_order",))
-
-    def finds_file(self, path: str) -> bool:
-        """Return whether there is a file that the statement may read."""
-        return self.api.finds_file(self.context, path)
-
-    def calls_back(self) -> bool:
-        """Return whether the statement may call our function, which its database has."""
-        return True
-
-    def variable(self, name: str) -> object | None:
-        """Return the variable of Python that a name stands for where no table has it, if any."""
-        found = (variable_of(name, caller) for caller in self.callers)
-        return next(found, None)
-
-
 class Registration:
     """The extension of this process.
 
@@ -167,7 +93,7 @@ class Registration:
         self.resolve: ResolveName = _resolve_nothing
         self.bind: BindName = _bind_nothing
         self.functions: tuple[Function, ...] = ()
-        self.storage: Storage = GivenStorage(None)
+        self.storage: Storage = Storage(None)
         self._expanding = _Expanding()
         self.active = False  # whether all databases that are opened now know names and functions
         self._api = api
@@ -226,9 +152,13 @@ class Registration:
             number = Opaque(next(self._databases), None, None)
             self._add_scan(given.extension, factory, number)
             self._add_bind_function(given.extension, factory, number)
-            self._add_macro(given.extension, factory, _BIND_MACRO)
-            for function in self.functions:
-                self._add_macro(given.extension, factory, _Macro.of(function))
+            extension = given.extension
+            about = "What a name that lancefs claimed stands for in this transaction and statement"
+            example = f"FROM {BIND_MACRO}()"
+            self._add_macro(extension, factory, BIND_MACRO, BIND_MACRO_BODY, (), about, example)
+            for one in self.functions:
+                described = one.parameters, one.description, one.example
+                self._add_macro(extension, factory, one.name, one.body, *described)
         except BaseException as error:
             _log.exception("this database will not know Lance tables")
             if isinstance(error, KeyboardInterrupt):
@@ -249,9 +179,18 @@ class Registration:
             call = parse_call(told)
             number = self._api.number_of("scalar_function_exec", info)
             caller = sys._getframe().f_back  # None in a thread of DuckDB
+            # Only while a name is bound: whoever keeps a frame keeps all of its variables, also
+            # connections.
             callers = [] if caller is None else [caller]
+            settings = EngineSettings(
+                text_of=partial(self._api.text_of, context),
+                is_set=lambda option: self._api.are_set(context, (option,)),
+                finds_file=partial(self._api.finds_file, context),
+                variable=lambda name: variable_of(name, callers[0]) if callers else None,
+                calls_back=True,
+            )
             try:
-                answer = self.bind(call, number, _ContextSettings(self._api, context, callers))
+                answer = self.bind(call, number, settings)
             finally:
                 callers.clear()
             if answer.reads_tables or answer.run != self._expanding.run:
@@ -340,16 +279,26 @@ class Registration:
             api.destroy("logical_type", text)
             api.destroy("scalar_function", function)
 
-    def _add_macro(self, extension: int, factory: Pointer, given: _Macro) -> None:
+    def _add_macro(
+        self,
+        extension: int,
+        factory: Pointer,
+        name: str,
+        body: str,
+        parameters: Sequence[str],
+        description: str,
+        example: str,
+    ) -> None:
+        """Add a table macro to a database; all parameters but the first have a default."""
         api = self._api
         macro = api.get("macro_function_create", factory, capi.MACRO_TABLE)
         try:
-            api.call("macro_function_set_name", macro, byref(Str.of(given.name)))
-            api.call("macro_function_set_body", macro, byref(Str.of(given.body)))
-            self._add_parameters(macro, factory, given.parameters)
+            api.call("macro_function_set_name", macro, byref(Str.of(name)))
+            api.call("macro_function_set_body", macro, byref(Str.of(body)))
+            self._add_parameters(macro, factory, parameters)
             docs = api.get("macro_function_get_docs", macro)
-            api.call("function_docs_set_description", docs, byref(Str.of(given.description)))
-            api.call("function_docs_add_example", docs, None, byref(Str.of(given.example)))
+            api.call("function_docs_set_description", docs, byref(Str.of(description)))
+            api.call("function_docs_add_example", docs, None, byref(Str.of(example)))
             api.call("function_docs_add_category", docs, byref(Str.of(_NAME)))
             api.call("extension_register_macro_function", extension, macro)
         finally:

@@ -101,14 +101,14 @@ class ResolvedName(NamedTuple):
         rows, uses, context = self.rows, self.uses, self.context
         if uses is None or context is None or not isinstance(rows, RowSource) or not is_long(rows):
             return ()
-        if context.use.bind_count > 1 or not context.settings.calls_back():
+        if context.use.bind_count > 1 or not context.settings.calls_back:
             return ()
         bounds, keys = computed_values(uses.query)
         if uses.extremes is not None:  # which are known without a scan
             bounds = [bound for bound in bounds if not bound.value.places]
         if uses.may_join:
             keys = [*keys, *key_sources(uses.query)]
-        told = told_bounds(rows, bounds, not context.settings.collation())
+        told = told_bounds(rows, bounds, context.settings.compares_bytes())
         return *told, *told_keys(rows, keys, context.settings)
 
     def uses_in(self, text: str) -> TableUses | None:
@@ -197,7 +197,7 @@ class ResolvedName(NamedTuple):
             return None
         if not (self.told or self.uses.may_join):
             return None
-        is_binary = not self.context.settings.collation()
+        is_binary = self.context.settings.compares_bytes()
         return JoinedScan(self.context.use, self.uses.query, rows, is_binary, self.told)
 
     def _is_alone(self) -> bool:

@@ -96,10 +96,6 @@ class BoundTable(NamedTuple):
         query = self.uses.query
         return rows.with_columns([query.columns[one] for one in query.uses]) if query.uses else rows
 
-    def compares_bytes(self) -> bool:
-        """Whether DuckDB compares strings by their bytes."""
-        return not self.context.settings.collation()
-
 
 Rewrite: TypeAlias = Callable[[BoundTable], Replacement | None]
 
@@ -169,7 +165,7 @@ def _top_n(table: BoundTable) -> Replacement | None:
         return None
     settings, use = table.context.settings, table.context.use if top_n.calls else None
     wanted = top_n.with_default(settings.descends)
-    return TopNRows(table.rows.dataset, wanted, use, table.compares_bytes())
+    return TopNRows(table.rows.dataset, wanted, use, table.context.settings.compares_bytes())
 
 
 def _row_count(table: BoundTable) -> Replacement | None:
@@ -184,13 +180,13 @@ def _extremes(table: BoundTable) -> Replacement | None:
         return None
     used = table.columns
     rows = MemberRows(table.rows.dataset, used) if used.members else table.rows
-    return extreme_rows(rows, table.uses.query, table.compares_bytes)
+    return extreme_rows(rows, table.uses.query, table.context.settings.compares_bytes)
 
 
 def _value_counts(table: BoundTable) -> Replacement | None:
     if not table.are_values_enough:
         return None
-    return value_count_rows(table.rows, table.uses.query, table.compares_bytes)
+    return value_count_rows(table.rows, table.uses.query, table.context.settings.compares_bytes)
 
 
 def _limit(table: BoundTable) -> Replacement | None:
@@ -219,7 +215,7 @@ def _kept(kept: KeptRows, table: BoundTable) -> Replacement:
 def _extreme_filters(table: BoundTable) -> Rows | None:
     """Return rows that are compared with extremes, or have those that the statement computes."""
     uses = table.uses.extremes if are_values_cached(table.rows) else None
-    if uses is None or not table.compares_bytes():
+    if uses is None or not table.context.settings.compares_bytes():
         return None
     use, query = table.context.use, table.uses.query
     return ExtremeRows(table.rows.dataset, table.columns, uses, query, use, table.is_first)
@@ -227,7 +223,7 @@ def _extreme_filters(table: BoundTable) -> Rows | None:
 
 def _deferred(table: BoundTable) -> Rows | None:
     """Return the rows that pass WHERE, of which DuckDB computes a part, where these are few."""
-    uses, is_told = table.uses, table.context.settings.calls_back() and table.is_first
+    uses, is_told = table.uses, table.context.settings.calls_back and table.is_first
     if table.is_view or not (is_told and has_many_rows(table.rows.dataset.opened)):
         return None
     filter = None if uses.unpushed_conditions else uses.computed_filter
@@ -248,7 +244,7 @@ def _scanned(table: BoundTable) -> Replacement:
     conditions, compared = table.uses.unpushed_conditions, _extreme_filters(table)
     if compared is not None:
         rows = compared
-    elif conditions and table.compares_bytes():
+    elif conditions and table.context.settings.compares_bytes():
         rows = FilteredRows(dataset, used, conditions, table.context.use)
     elif used != UsedColumns():
         rows = MemberRows(dataset, used)

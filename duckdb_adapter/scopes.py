@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from duckdb_adapter.bind_callback import REBINDS
 from duckdb_adapter.duckdb_types import loses_filters
-from duckdb_adapter.engine_settings import NEEDED_SETTINGS, BindContext, is_descending
+from duckdb_adapter.engine_settings import NEEDED_SETTINGS, BindContext, EngineSettings
 from duckdb_adapter.functions import differ_in_time, find_call, is_call
 from duckdb_adapter.identifiers import fold, literal, quoted
 from duckdb_adapter.interrupts import QUERY_SCOPE
@@ -33,46 +34,8 @@ _IS_SCALAR = " is a Scalar Function"
 _RUN = compile("__lance_result = __lance_run(*__lance_args, **__lance_kwargs)", QUERY_SCOPE, "exec")
 # A query names a few tables; more of them than this are names that come back again and again.
 _MAX_NAMES = 1000
-# Settings that decide which rows a statement uses, in the order of `_Settings`.
+# Settings that decide which rows a statement uses.
 _SETTINGS = ("default_collation", "default_order", "preserve_insertion_order")
-
-
-class _Settings(NamedTuple):
-    """The settings of a connection, see `EngineSettings`."""
-
-    connection: duckdb.DuckDBPyConnection
-    default_collation: str
-    default_order: str
-    preserve_insertion_order: bool
-
-    def collation(self) -> str:
-        """Return how strings are compared; empty for by their bytes."""
-        return self.default_collation
-
-    def descends(self) -> bool:
-        """Return whether ORDER BY puts the greatest value first where it does not say."""
-        return is_descending(self.default_order)
-
-    def keeps_order(self) -> bool:
-        """Return whether rows are used in the order in which they come."""
-        return self.preserve_insertion_order
-
-    def finds_file(self, path: str) -> bool:
-        """Return whether there is a file that the statement may read."""
-        import duckdb
-
-        # On another connection: what is not allowed would end a transaction.
-        with self.connection.cursor() as cursor, suppress(duckdb.PermissionException):
-            return cursor.execute(f"FROM glob({literal(path)})").fetchone() is not None
-        return False
-
-    def calls_back(self) -> bool:
-        """Return whether the statement may call our function, which its database may lack."""
-        return False
-
-    def variable(self, name: str) -> object | None:
-        """Return no variable: only what calls back asks for one."""
-        return None
 
 
 class Scope:
@@ -173,14 +136,17 @@ class Scope:
                 yield name
 
     @cached_property
-    def _settings(self) -> _Settings | None:
+    def _settings(self) -> EngineSettings | None:
         """The settings; None where they do not let DuckDB read what is outside of the database."""
         names = (*NEEDED_SETTINGS, *_SETTINGS)
         settings = ", ".join(f"system.main.current_setting('{name}')" for name in names)
         with self._connection.cursor() as cursor:
             answer = cursor.execute(f"SELECT {settings}").fetchone() or ()
-        needed, others = answer[: len(NEEDED_SETTINGS)], answer[len(NEEDED_SETTINGS) :]
-        return _Settings(self._connection, *others) if needed and all(needed) else None
+        values: dict[str, Any] = dict(zip(names, answer, strict=False))
+        if not all(values.get(name) for name in NEEDED_SETTINGS):
+            return None
+        find, value_of = partial(_finds_file, self._connection), values.__getitem__
+        return EngineSettings(value_of, value_of, find, lambda name: None, calls_back=False)
 
     def _context_of(self, found: ResolvedName) -> BindContext | None:
         """Return how the statement uses a name; None where its text does not prove it."""
@@ -218,6 +184,16 @@ class Scope:
         self._variables |= datasets
         guards = {name: _guards(rows.schema) for name, rows in datasets.items()}
         return self.run(self._connection.sql, (found.select(guards),), {}).filter(REBINDS)
+
+
+def _finds_file(connection: duckdb.DuckDBPyConnection, path: str) -> bool:
+    """Return whether there is a file that a statement may read."""
+    import duckdb
+
+    # On another connection: what is not allowed would end a transaction.
+    with connection.cursor() as cursor, suppress(duckdb.PermissionException):
+        return cursor.execute(f"FROM glob({literal(path)})").fetchone() is not None
+    return False
 
 
 def _guards(schema: pa.Schema) -> str:

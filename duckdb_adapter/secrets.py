@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from duckdb_adapter.paths import options_for, protocol_of
 from duckdb_adapter.pinned_versions import PinnedVersions
-from duckdb_adapter.storage import GivenStorage
+from duckdb_adapter.storage import Storage
 
 if TYPE_CHECKING:
     import duckdb
@@ -33,18 +32,15 @@ _NAMES = (
 _MEMBER = rf"(?s)(?:^|;)({_NAMES})=(.*?)(?=;(?:{_NAMES})=|;?$)"
 
 
-class SecretStorage:
-    """Gives storage options for URLs: those that the user gave, or else those of a secret.
+class SecretStorage(Storage):
+    """Storage with the options that the user gave, or else those of a secret.
 
     Args:
         connection: Whose secrets are looked at.
-        options: What the user gave, as `options_for` takes it.
-        rules: How far base paths of manifests are followed.
-        use_index: Whether filters may be looked up in the indices of tables.
-        pins: The versions that the transaction has met.
-
-    Attributes:
-        note: What a user should know when the store refuses; empty where there is nothing.
+        options: As of `Storage`.
+        rules: As of `Storage`.
+        use_index: As of `Storage`.
+        pins: As of `Storage`.
     """
 
     def __init__(
@@ -55,37 +51,26 @@ class SecretStorage:
         use_index: bool,
         pins: PinnedVersions | None,
     ) -> None:
+        self._of_secrets: dict[str, Mapping[str, Any]] = {}
+        super().__init__(options, rules, use_index, pins, self._of_secrets)
         self._connection = connection
-        self._options = options
-        self.rules = rules
-        self.use_index = use_index
-        self.pins = pins or PinnedVersions()
-        self.note = ""
-        self._found: dict[str, Mapping[str, Any]] = {}
 
-    def with_pins(self, pins: PinnedVersions) -> SecretStorage:
-        """Return the same storage for another transaction."""
-        other = copy(self)
-        other.pins = pins
-        return other
-
-    def recorded(self) -> GivenStorage:
-        """Return storage that answers for the same URLs without the connection."""
-        return GivenStorage(self._options, self.rules, self.use_index, self.pins, self._found)
-
-    def __call__(self, url: str) -> dict[str, Any]:
+    def __call__(self, url: str) -> Mapping[str, Any]:
         """Return the storage options for a URL."""
-        given = options_for(url, self._options)
-        if given:
-            return given
+        if options_for(url, self.options):
+            return super().__call__(url)
         for part in url.split("::"):
             protocol = protocol_of(part)
             if protocol in _PROTOCOLS:
                 found = self._find(part)
                 chained = found if part == url or not found else {str(protocol): found}
-                self._found[url] = chained
+                self._of_secrets[url] = chained
                 return chained
         return {}
+
+    def recorded(self) -> Storage:
+        """Return storage that answers for the same URLs without the connection."""
+        return Storage(self.options, self.rules, self.use_index, self.pins, self._of_secrets)
 
     def _find(self, url: str) -> dict[str, Any]:
         with self._connection.cursor() as cursor:

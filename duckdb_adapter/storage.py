@@ -11,8 +11,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from copy import copy
+from types import MappingProxyType
+from typing import Any, Self
 
 from duckdb_adapter.paths import options_for
 from duckdb_adapter.pinned_versions import PinnedVersions
@@ -23,72 +24,47 @@ from lancefs.table.base_paths import BaseRules
 _MAX_NAMES = 10_000
 
 
-class Storage(Protocol):
-    """How the files of tables are reached."""
+class Storage:
+    """How the files of tables are reached.
 
-    @property
-    def rules(self) -> BaseRules | None:
-        """How far base paths of manifests are followed; None for the default rules."""
-        ...
-
-    @property
-    def use_index(self) -> bool:
-        """Whether filters may be looked up in the indices of tables."""
-        ...
-
-    @property
-    def pins(self) -> PinnedVersions:
-        """The versions that the transaction has met."""
-        ...
-
-    @property
-    def note(self) -> str:
-        """What a user should know when the store refuses; empty where there is nothing."""
-        ...
-
-    def __call__(self, url: str) -> Mapping[str, Any]:
-        """Return the storage options for a URL."""
-        ...
-
-    def with_pins(self, pins: PinnedVersions) -> Storage:
-        """Return the same storage for another transaction."""
-        ...
-
-    def recorded(self) -> Storage:
-        """Return storage that answers for the same URLs without what this one asks."""
-        ...
-
-
-@dataclass(frozen=True)
-class GivenStorage:
-    """Storage with options and rules that the user gave.
-
-    Attributes:
-        options: Storage options, as `options_for` takes them.
-        rules: How far base paths of manifests are followed.
+    Args:
+        options: Storage options that the user gave, as `options_for` takes them.
+        rules: How far base paths of manifests are followed; None for the default rules.
         use_index: Whether filters may be looked up in the indices of tables.
         pins: The versions that the transaction has met.
-        found: Options that were found for URLs, and not given.
+        found: Options for URLs for which the user gave none.
+
+    Attributes:
+        note: What a user should know when the store refuses; empty where there is nothing.
     """
 
-    options: Mapping[str, Any] | None
-    rules: BaseRules | None = None
-    use_index: bool = True
-    pins: PinnedVersions = field(default_factory=PinnedVersions)
-    found: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    note = ""
+    def __init__(
+        self,
+        options: Mapping[str, Any] | None,
+        rules: BaseRules | None = None,
+        use_index: bool = True,
+        pins: PinnedVersions | None = None,
+        found: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    ) -> None:
+        self.options = options
+        self.rules = rules
+        self.use_index = use_index
+        self.pins = pins or PinnedVersions()
+        self.note = ""
+        self._found = found
 
     def __call__(self, url: str) -> Mapping[str, Any]:
         """Return the storage options for a URL."""
-        return options_for(url, self.options) or self.found.get(url, {})
+        return options_for(url, self.options) or self._found.get(url, {})
 
-    def with_pins(self, pins: PinnedVersions) -> GivenStorage:
+    def with_pins(self, pins: PinnedVersions) -> Self:
         """Return the same storage for another transaction."""
-        return GivenStorage(self.options, self.rules, self.use_index, pins, self.found)
+        other = copy(self)
+        other.pins = pins
+        return other
 
-    def recorded(self) -> GivenStorage:
-        """Return this one, which asks nobody."""
+    def recorded(self) -> Storage:
+        """Return storage that answers for the same URLs without what this one asks: nobody."""
         return self
 
 

@@ -69,20 +69,11 @@ class ExtremeRows(FilteredRows):
         # Whether the place may be the one that shows rows, and one that computes an extreme.
         self._may_show = uses.has_rows and (is_first or not uses.is_first)
         self._may_compute = not (uses.is_first and is_first)
-
-    @property
-    def required_builtins(self) -> frozenset[str]:
-        """Functions that have to be DuckDB's own in the statement."""
-        functions = {test.extreme.function for test in self._uses.tests}
-        functions.update(function for function, _ in self._uses.extremes)
-        return super().required_builtins | functions
-
-    @property
-    def required_intervals(self) -> frozenset[str]:
-        """Intervals that functions have to make as DuckDB's own do."""
-        shifts = [test.shift for test in self._uses.tests]
+        functions = {test.extreme.function for test in uses.tests}
+        self.required_builtins |= functions | {function for function, _ in uses.extremes}
+        shifts = [test.shift for test in uses.tests]
         called = [shift for shift in shifts if shift is not None and shift.is_called]
-        return frozenset(f"{abs(shift.amount)} {shift.unit}" for shift in called)
+        self.required_intervals = frozenset(f"{abs(each.amount)} {each.unit}" for each in called)
 
     def _conditions(self) -> Sequence[pc.Expression]:
         """Return what is true for all rows that the statement uses."""

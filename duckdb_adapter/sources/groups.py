@@ -58,6 +58,8 @@ class GroupedRows(RowSource):
         }
         self._has_ranges = has_ranges
         self.takes_conditions = rows.takes_conditions
+        self.required_builtins = rows.required_builtins
+        self.required_intervals = rows.required_intervals
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -89,16 +91,6 @@ class GroupedRows(RowSource):
     def table(self) -> LanceDataset:
         """The table."""
         return self.rows.dataset
-
-    @property
-    def required_builtins(self) -> frozenset[str]:
-        """Functions that have to be DuckDB's own in the statement."""
-        return self.rows.required_builtins
-
-    @property
-    def required_intervals(self) -> frozenset[str]:
-        """Intervals that functions have to make as DuckDB's own do."""
-        return self.rows.required_intervals
 
     def query(self, table_of: TableOf) -> str:
         """Return the query that DuckDB reads: the rows with the strings of their numbers."""

@@ -51,6 +51,7 @@ class MemberRows(Rows):
     def __init__(self, dataset: LanceDataset, used: UsedColumns) -> None:
         super().__init__(dataset)
         self._used = used
+        self.required_builtins = frozenset({"count"}) if used.counts else frozenset()
         schema = dataset.schema
         self._fields = {
             name: _with_members(schema.field(name), used, frozenset()) for name in used.members
@@ -58,11 +59,6 @@ class MemberRows(Rows):
         self._fields |= {
             name: pa.field(name, _SHOWN) for name in schema.names if name in used.tested
         }
-
-    @property
-    def required_builtins(self) -> frozenset[str]:
-        """Functions that have to be DuckDB's own in the statement."""
-        return frozenset({"count"}) if self._used.counts else frozenset()
 
     @property
     def encoded_members(self) -> frozenset[str]:

@@ -19,25 +19,19 @@ TableOf: TypeAlias = "Callable[[str], str]"
 
 
 class Replacement(ABC):
-    """A query over variables that hold rows, which DuckDB reads in place of a name."""
+    """A query over variables that hold rows, which DuckDB reads in place of a name.
 
-    @property
-    def required_builtins(self) -> frozenset[str]:
-        """Functions that have to be DuckDB's own in the statement.
+    Attributes:
+        required_builtins: Functions that have to be DuckDB's own in the statement: a macro of such
+            a name may use more of the rows than the function does.
+        required_intervals: Intervals, such as `7 DAY`, that functions have to make as DuckDB's own
+            do.
+        has_all_columns: Whether the query returns all columns of what the name stands for.
+    """
 
-        A macro of such a name may use more of the rows than the function does.
-        """
-        return frozenset()
-
-    @property
-    def required_intervals(self) -> frozenset[str]:
-        """Intervals, such as `7 DAY`, that functions have to make as DuckDB's own do."""
-        return frozenset()
-
-    @property
-    def has_all_columns(self) -> bool:
-        """Whether the query returns all columns of what the name stands for."""
-        return True
+    required_builtins: frozenset[str] = frozenset()
+    required_intervals: frozenset[str] = frozenset()
+    has_all_columns = True
 
     @abstractmethod
     def query(self, table_of: TableOf) -> str:
@@ -50,26 +44,6 @@ class Replacement(ABC):
     @abstractmethod
     def variables(self) -> Mapping[str, RowSource | pa.Table]:
         """Return the rows that the query reads."""
-
-
-class NamedColumnsOnly(Replacement):
-    """A replacement with those columns alone that the statement names.
-
-    Attributes:
-        functions: The functions that have to be DuckDB's own, see `required_builtins`.
-    """
-
-    functions: frozenset[str]
-
-    @property
-    def required_builtins(self) -> frozenset[str]:
-        """Functions that have to be DuckDB's own in the statement."""
-        return self.functions
-
-    @property
-    def has_all_columns(self) -> bool:
-        """Whether the query returns all columns: it does not."""
-        return False
 
 
 @dataclass(frozen=True, slots=True)

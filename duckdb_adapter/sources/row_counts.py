@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from duckdb_adapter.identifiers import literal, quoted
 from duckdb_adapter.queries.column_uses import inner_paths
-from duckdb_adapter.sources.replacement import NamedColumnsOnly, TableOf
+from duckdb_adapter.sources.replacement import Replacement, TableOf
 from duckdb_adapter.sources.row_count_files import RowCountFiles
 from duckdb_adapter.sources.rows import RowSource
 
@@ -25,19 +25,20 @@ _files = RowCountFiles()
 
 
 @dataclass(frozen=True, slots=True)
-class RowCount(NamedColumnsOnly):
+class RowCount(Replacement):
     """Rows of which only the number is used.
 
     Attributes:
         source: A table in SQL that has as many rows.
         columns: Columns of which a query asks whether values are missing, which none are; of
             structs with the members of which it asks that.
-        functions: Those that have to be DuckDB's own, see `required_builtins`.
+        required_builtins: See `Replacement`.
     """
 
     source: str
     columns: Mapping[str, list[str]]
-    functions: frozenset[str]
+    required_builtins: frozenset[str]
+    has_all_columns = False
 
     def query(self, table_of: TableOf) -> str:
         """Return the query that the name of the table stands for."""

@@ -184,7 +184,7 @@ def told_keys(
     keys = list[ToldKeys]()
     for key in wanted:
         kind = rows.filter_field(key.column).type if rows.can_filter(key.column) else pa.null()
-        if not can_find(kind) or (is_text(kind) and settings.collation()):
+        if not can_find(kind) or (is_text(kind) and not settings.compares_bytes()):
             continue
         if not (all(map(_can_be_read_twice, key.files)) and _has_few_groups(rows, key.groups)):
             continue

@@ -24,7 +24,7 @@ from duckdb_adapter.sources.column_values import (
     is_countable,
     type_of,
 )
-from duckdb_adapter.sources.replacement import NamedColumnsOnly, TableOf
+from duckdb_adapter.sources.replacement import Replacement, TableOf
 from duckdb_adapter.sources.row_counts import range_table
 from duckdb_adapter.sources.rows import Rows, RowSource
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
@@ -45,18 +45,19 @@ _MAX_COUNTED = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class ValueCountRows(NamedColumnsOnly):
+class ValueCountRows(Replacement):
     """Rows that are some values over and over again: one at least.
 
     Attributes:
         values: Each combination of the values of the columns once.
         counts: How many rows have it.
-        functions: Those that have to be DuckDB's own, see `required_builtins`.
+        required_builtins: See `Replacement`.
     """
 
     values: pa.Table
     counts: Ints
-    functions: frozenset[str] = frozenset()
+    required_builtins: frozenset[str] = frozenset()
+    has_all_columns = False
 
     def variables(self) -> Mapping[str, RowSource | pa.Table]:
         """Return the rows that the query reads."""

@@ -31,7 +31,7 @@ from duckdb_adapter import open_names, version_cache
 from duckdb_adapter.patterns import expand
 from duckdb_adapter.sources.rows import Rows
 from duckdb_adapter.sources.unions import TableUnion
-from duckdb_adapter.storage import GivenStorage
+from duckdb_adapter.storage import Storage
 from lancefs.filesystem import LanceFileSystem
 from lancefs.storage.filesystems import in_turn
 from lancefs.table.dictionary_columns import ENCODED
@@ -274,7 +274,7 @@ def test_the_requests_of_remote_tables_are_under_way_together(
     def read(paths: list[str]) -> tuple[int, int, list[str]]:
         version_cache.forget()
         before = fs.rounds
-        tables = open_names.open_tables(paths, GivenStorage({}))
+        tables = open_names.open_tables(paths, Storage({}))
         opened = fs.rounds
         rows = TableUnion(
             [(path, t.dataset) for path, t in zip(paths, tables, strict=True)], False, None
@@ -297,7 +297,7 @@ def test_a_query_that_has_its_rows_does_not_read_on(
     fs = SlowFileSystem(0.0)
     monkeypatch.setattr(open_names, "open_url", lambda url, options: (fs, url.removeprefix("s3:/")))
     urls = [f"s3:/{tmp_path}/{name}.lance" for name in "abc"]
-    tables = open_names.open_tables(urls, GivenStorage({}))
+    tables = open_names.open_tables(urls, Storage({}))
     rows = TableUnion([(url, t.dataset) for url, t in zip(urls, tables, strict=True)], False, None)
     before = threading.enumerate()
     batches = rows.rows().batches(["id"], [])
@@ -438,6 +438,6 @@ def test_a_pattern_waits_for_other_requests_of_the_same_connection(
         return glob(fs, path, **options)
 
     monkeypatch.setattr(TarFileSystem, "glob", watched)
-    found = expand(f"tar://*.lance::file://{tmp_path}/lake.tar", GivenStorage({}), is_claimed=True)
+    found = expand(f"tar://*.lance::file://{tmp_path}/lake.tar", Storage({}), is_claimed=True)
     assert found == [f"tar://a.lance::file://{tmp_path}/lake.tar"]
     assert are_in_turn == [True]

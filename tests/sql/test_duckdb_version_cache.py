@@ -17,7 +17,7 @@ from store_doubles import SlowFileSystem
 
 from duckdb_adapter.resolved_names import resolve_name
 from duckdb_adapter.sources.rows import Rows
-from duckdb_adapter.storage import GivenStorage
+from duckdb_adapter.storage import Storage
 from duckdb_adapter.version_cache import open_cached
 from lancefs.errors import RefNotFound
 from lancefs.storage import Store
@@ -235,5 +235,5 @@ def test_nothing_is_kept_where_no_digest_tells_bytes(table: str) -> None:
 def test_an_error_has_all_opened_anew(table: str) -> None:
     first = opened(table)
     with pytest.raises(RefNotFound):
-        resolve_name(f"{table}@v99", GivenStorage({}))
+        resolve_name(f"{table}@v99", Storage({}))
     assert opened(table) is not first
