@@ -36,11 +36,10 @@ from duckdb_adapter.queries.top_n import MAX_FIRST_ROWS
 from duckdb_adapter.sources.column_values import string_values
 from duckdb_adapter.sources.members import MemberRows
 from duckdb_adapter.sources.replacement import READER, TableOf
-from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows, RowSource, conform_to_schema
+from duckdb_adapter.sources.rows import Rows, RowSource
 from duckdb_adapter.told_values import PassingRows
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.lance_dataset import LanceDataset
-from lancefs.scan.expressions import columns_of
 from lancefs.scan.selectivity import sample_of
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.table.per_version import PerVersion
@@ -57,8 +56,6 @@ _MAX_REMOTE = 1 / 1024
 _MAX_REMOTE_FIRST = 256
 # Bytes of shares that are kept for a version, and what each takes in addition to its text.
 _BYTES, _SHARE_BYTES = 64 * 1024, 200
-# Rows that are taken at a time.
-_TAKEN_ROWS = 64 * 1024
 # The shares of rows that pass filters, by these; None where it is not known.
 _SHARES = PerVersion[BudgetCache[str, float | None]](lambda _: BudgetCache(_BYTES))
 
@@ -122,20 +119,7 @@ class DeferredRows(ComputedRows):
         positions = self.take_positions()
         if positions is None:
             return super().batches(names, terms)
-        return self._taken(names, positions, reduce(and_, terms) if terms else None)
-
-    def _taken(
-        self, names: Sequence[str], positions: Ints, filter: pc.Expression | None
-    ) -> Iterator[pa.RecordBatch]:
-        """Read the rows at some positions for which a filter is true."""
-        tested = [] if filter is None else columns_of(filter, self.schema.names)
-        wanted = list(dict.fromkeys([*names, *tested]))
-        schema = pa.schema([self.schema.field(name) for name in wanted])
-        scanner = self._scanner([name for name in wanted if name != COUNT_COLUMN])
-        for start in range(0, len(positions), _TAKEN_ROWS):
-            taken = scanner.take(positions[start : start + _TAKEN_ROWS])
-            for batch in conform_to_schema(iter(taken.to_batches()), schema):
-                yield batch if filter is None else self.filtered(batch, filter).select(names)
+        return self.at_positions(names, positions, reduce(and_, terms) if terms else None)
 
 
 class MatchingRows(ComputedRows):

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,7 +17,7 @@ from duckdb_adapter.pinned_versions import NameUse
 from duckdb_adapter.queries.limits import LimitedRange
 from duckdb_adapter.sources.replacement import READER, Replacement, TableOf
 from duckdb_adapter.sources.row_counts import range_table
-from duckdb_adapter.sources.rows import COUNT_COLUMN, LONG_ROWS, Rows, RowSource, conform_to_schema
+from duckdb_adapter.sources.rows import COUNT_COLUMN, LONG_ROWS, Rows, RowSource
 from lancefs.lance_dataset import LanceDataset
 
 # With larger samples nearly every page has a sampled row, so that all rows are read. A remote store
@@ -45,21 +46,15 @@ class RowsByPosition(Rows):
         self, names: Sequence[str], terms: Sequence[pc.Expression]
     ) -> Iterator[pa.RecordBatch]:
         """Read some columns, in the order wanted, of the rows for which all terms are true."""
-        wanted = [name for name in names if name != COUNT_COLUMN]
         self._use.mark_read()
-        found = None
-        if self._use.is_sole and wanted and not terms:
-            found = self._read_some(wanted, pa.schema([self.schema.field(name) for name in names]))
+        has_values = any(name != COUNT_COLUMN for name in names)
+        is_enough = self._use.is_sole and has_values and not terms
+        found = self._read_some(names) if is_enough else None
         return super().batches(names, terms) if found is None else found
 
     @abstractmethod
-    def _read_some(self, columns: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch] | None:
-        """Read the rows that the statement uses; None where all are read as well.
-
-        Args:
-            columns: The columns that are read.
-            schema: The columns that DuckDB wants, in its order.
-        """
+    def _read_some(self, names: Sequence[str]) -> Iterator[pa.RecordBatch] | None:
+        """Read columns of the rows that the statement uses; None where all are read as well."""
 
 
 class _RowsBehind(Rows):
@@ -93,10 +88,7 @@ class _RowsBehind(Rows):
     ) -> Iterator[pa.RecordBatch]:
         """Read some columns, in the order wanted."""
         assert not terms, "filters were not accepted"
-        skipped, limit = self._range
-        wanted = [name for name in names if name != COUNT_COLUMN]
-        schema = pa.schema([self.schema.field(name) for name in names])
-        return conform_to_schema(self._scanned(wanted, offset=skipped, limit=limit), schema)
+        return self._in_range(names, *self._range)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,15 +148,16 @@ class LimitedRows(RowsByPosition):
         super().__init__(dataset, use)
         self._range = range
 
-    def _read_some(self, columns: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch] | None:
+    def _read_some(self, names: Sequence[str]) -> Iterator[pa.RecordBatch] | None:
         before, limit = self._range
+        schema = pa.schema([self.schema.field(name) for name in names])
         skipped = min(before, self.known_count() or 0)
         if skipped < _MIN_SKIPPED or not all(map(_has_short_nulls, schema.types)):
             skipped = 0
         if limit is None and not skipped:
             return None
         most = None if limit is None else before + limit - skipped
-        read = conform_to_schema(self._scanned(columns, offset=skipped, limit=most), schema)
+        read = self._in_range(names, skipped, most)
         return chain(_without_values(schema, skipped), read) if skipped else read
 
 
@@ -200,10 +193,9 @@ class SampledRows(RowsByPosition):
         super().__init__(dataset, use)
         self._count = count
 
-    def _read_some(self, columns: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch] | None:
+    def _read_some(self, names: Sequence[str]) -> Iterator[pa.RecordBatch] | None:
         rows = self.dataset.count_rows()
         most = _MAX_SAMPLE if self.dataset.is_local else _MAX_REMOTE_SAMPLE
         if self._count > min(most, rows * _MAX_SAMPLED_SHARE):
             return None
-        positions = sorted(random.sample(range(rows), self._count))
-        return conform_to_schema(iter(self._scanner(columns).take(positions).to_batches()), schema)
+        return self.at_positions(names, np.sort(random.sample(range(rows), self._count)))

@@ -11,7 +11,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from lancefs.forks import Lock
 
@@ -24,11 +24,17 @@ _MAX_FILES = 1024
 _MAX_ROWS = 1 << 30
 
 _MAGIC = b"PAR1"
-# Types of the compact protocol.
-_INT32, _INT64, _BINARY, _LIST, _STRUCT = 5, 6, 8, 9, 12
 # Numbers of Parquet: a type, a repetition, encodings.
 _BOOLEAN, _OPTIONAL, _PLAIN, _RLE = 0, 1, 0, 3
 _COLUMN = b"n"
+
+
+class _Long(int):
+    """A number of 64 bits; others have 32."""
+
+
+# Types of the compact protocol.
+_TYPES: dict[type, int] = {int: 5, _Long: 6, bytes: 8, list: 9, dict: 12}
 
 
 class RowCountFiles:
@@ -96,22 +102,14 @@ def parquet_of_rows(count: int) -> bytes:
     Args:
         count: The number of rows, one at least.
     """
-    content, groups = _MAGIC, []
+    content, groups = _MAGIC, list[object]()
     for start in range(0, count, _MAX_ROWS):
         rows = min(_MAX_ROWS, count - start)
         page = _page(rows)
-        groups.append(_row_group(rows, len(page), len(content)))
+        groups.append(_row_group(_Long(rows), _Long(len(page)), _Long(len(content))))
         content += page
-    root = _struct((4, _BINARY, _binary(b"schema")), (5, _INT32, _int(1)))
-    column = _struct(
-        (1, _INT32, _int(_BOOLEAN)), (3, _INT32, _int(_OPTIONAL)), (4, _BINARY, _binary(_COLUMN))
-    )
-    footer = _struct(
-        (1, _INT32, _int(1)),
-        (2, _LIST, _list(_STRUCT, [root, column])),
-        (3, _INT64, _int(count)),
-        (4, _LIST, _list(_STRUCT, groups)),
-    )
+    schema = [{4: b"schema", 5: 1}, {1: _BOOLEAN, 3: _OPTIONAL, 4: _COLUMN}]
+    footer = _encoded({1: 1, 2: schema, 3: _Long(count), 4: groups})
     return content + footer + len(footer).to_bytes(4, "little") + _MAGIC
 
 
@@ -119,59 +117,35 @@ def _page(rows: int) -> bytes:
     """Return a data page of nulls: a run of definition levels that are 0, and no values."""
     run = _varint(rows << 1) + b"\0"
     data = len(run).to_bytes(4, "little") + run
-    described = _struct(
-        (1, _INT32, _int(rows)),
-        (2, _INT32, _int(_PLAIN)),
-        (3, _INT32, _int(_RLE)),
-        (4, _INT32, _int(_RLE)),
-    )
-    size = _int(len(data))
-    header = ((1, _INT32, _int(0)), (2, _INT32, size), (3, _INT32, size), (5, _STRUCT, described))
-    return _struct(*header) + data
+    described = {1: rows, 2: _PLAIN, 3: _RLE, 4: _RLE}
+    return _encoded({1: 0, 2: len(data), 3: len(data), 5: described}) + data
 
 
-def _row_group(rows: int, size: int, offset: int) -> bytes:
-    column = _struct(
-        (1, _INT32, _int(_BOOLEAN)),
-        (2, _LIST, _list(_INT32, [_int(_PLAIN), _int(_RLE)])),
-        (3, _LIST, _list(_BINARY, [_binary(_COLUMN)])),
-        (4, _INT32, _int(0)),
-        (5, _INT64, _int(rows)),
-        (6, _INT64, _int(size)),
-        (7, _INT64, _int(size)),
-        (9, _INT64, _int(offset)),
-    )
-    chunk = _struct((2, _INT64, _int(offset)), (3, _STRUCT, column))
-    return _struct(
-        (1, _LIST, _list(_STRUCT, [chunk])), (2, _INT64, _int(size)), (3, _INT64, _int(rows))
-    )
+def _row_group(rows: _Long, size: _Long, offset: _Long) -> object:
+    column = {1: _BOOLEAN, 2: [_PLAIN, _RLE], 3: [_COLUMN], 4: 0, 5: rows, 6: size, 7: size}
+    return {1: [{2: offset, 3: {**column, 9: offset}}], 2: size, 3: rows}
 
 
-def _struct(*fields: tuple[int, int, bytes]) -> bytes:
-    """Return a struct of fields: numbers that ascend by 15 at most, types, and values."""
-    parts, before = [], 0
-    for number, kind, value in fields:
-        parts += [bytes([number - before << 4 | kind]), value]
-        before = number
-    return b"".join(parts) + b"\0"
-
-
-def _list(kind: int, items: Sequence[bytes]) -> bytes:
-    is_short = len(items) < 15
-    header = bytes([(len(items) if is_short else 15) << 4 | kind])
-    return header + (b"" if is_short else _varint(len(items))) + b"".join(items)
-
-
-def _binary(value: bytes) -> bytes:
-    return _varint(len(value)) + value
-
-
-def _int(value: int) -> bytes:
-    """Return a number that is not negative: zigzag, and seven bits in a byte."""
-    return _varint(value << 1)
+def _encoded(value: object) -> bytes:
+    """Return a value in the compact protocol; a struct is a dict, by the numbers of its fields."""
+    if isinstance(value, dict):
+        parts, before = [], 0
+        for number, each in value.items():  # which ascend by 15 at most
+            parts += [bytes([number - before << 4 | _TYPES[type(each)]]), _encoded(each)]
+            before = number
+        return b"".join(parts) + b"\0"
+    if isinstance(value, list):
+        is_short, kind = len(value) < 15, _TYPES[type(value[0])]
+        header = bytes([(len(value) if is_short else 15) << 4 | kind])
+        return b"".join([header, b"" if is_short else _varint(len(value)), *map(_encoded, value)])
+    if isinstance(value, bytes):
+        return _varint(len(value)) + value
+    assert isinstance(value, int)
+    return _varint(value << 1)  # zigzag, of numbers that are not negative
 
 
 def _varint(value: int) -> bytes:
+    """Return a number, seven bits in a byte."""
     parts = bytearray()
     while value > 0x7F:
         parts.append(value & 0x7F | 0x80)

@@ -29,6 +29,7 @@ from duckdb_adapter.interrupts import raise_again, reraise_interrupts
 from duckdb_adapter.sources.replacement import READER, Replacement, TableOf
 from duckdb_adapter.stream_errors import without_traceback
 from duckdb_adapter.version_cache import forget
+from lancefs.datafile.buffers import Ints
 from lancefs.datafile.fields import Field
 from lancefs.datafile.logical_types import decimal64_type, has_type, is_list
 from lancefs.errors import LanceError, UnsupportedFeature
@@ -68,6 +69,8 @@ _TEXTS = (
     pa.types.is_binary,
     pa.types.is_large_binary,
 )
+# Rows that are taken by their positions at a time.
+_TAKEN_ROWS = 64 * 1024
 # Wider tables are not asked which columns have dictionaries: each takes 0.1 ms in every query.
 _MAX_COLUMNS = 256
 
@@ -446,6 +449,19 @@ class Rows(RowSource):
             batches = self._scanned(wanted, filter=filter, batch_size=size)
         return conform_to_schema(batches, schema)
 
+    def at_positions(
+        self, names: Sequence[str], positions: Ints, filter: pc.Expression | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Read some columns of the rows at some positions, for which a filter is true."""
+        tested = [] if filter is None else columns_of(filter, self.schema.names)
+        wanted = list(dict.fromkeys([*names, *tested]))
+        schema = pa.schema([self.schema.field(name) for name in wanted])
+        scanner = self._scanner([name for name in wanted if name != COUNT_COLUMN])
+        for start in range(0, len(positions), _TAKEN_ROWS):
+            taken = scanner.take(positions[start : start + _TAKEN_ROWS])
+            for batch in conform_to_schema(iter(taken.to_batches()), schema):
+                yield batch if filter is None else self.filtered(batch, filter).select(names)
+
     def _read_and_filter(
         self, names: Sequence[str], needed: Sequence[str], filter: pc.Expression
     ) -> Iterator[pa.RecordBatch]:
@@ -484,6 +500,14 @@ class Rows(RowSource):
         readers = self.dataset.opened.readers
         is_short = (self.known_count() or 0) <= _MAX_SMALL_ROWS * len(readers)
         return is_short and are_several_local(readers)
+
+    def _in_range(
+        self, names: Sequence[str], skipped: int, limit: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Read some columns, in the order wanted, of the rows behind the first ones."""
+        schema = pa.schema([self.schema.field(name) for name in names])
+        columns = [name for name in names if name != COUNT_COLUMN]
+        return conform_to_schema(self._scanned(columns, offset=skipped, limit=limit), schema)
 
     def _scanned(self, columns: list[str], **options: Any) -> Iterator[pa.RecordBatch]:
         is_long = self._needs_all and (self.known_count() or 0) >= _MIN_LONG

@@ -21,7 +21,7 @@ from duckdb_adapter.sources.partition_rows import (
     makes_partitions,
 )
 from duckdb_adapter.sources.row_tests import tests_in
-from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows, conform_to_schema
+from duckdb_adapter.sources.rows import Rows
 from duckdb_adapter.sources.top_n_rows import KeyedRows, TopNAccumulator, find_first, is_ordered
 from lancefs.datafile.arrays import is_text
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
@@ -137,10 +137,7 @@ class TopNRows(Rows):
         is_all = self._use is None or self._use.is_sole
         if not (is_all and self._are_all(terms) and self._is_worthwhile()):
             return super().batches(names, terms)
-        terms = [*terms, *self._wanted.tests.unpushed]
-        schema = pa.schema([self.schema.field(name) for name in names])
-        wanted = [name for name in names if name != COUNT_COLUMN]
-        return conform_to_schema(self._first(wanted, terms), schema)
+        return self._first(names, [*terms, *self._wanted.tests.unpushed])
 
     def _leading(self, orders: Sequence[SortKey], compares_bytes: bool) -> tuple[SortKey, ...]:
         """Return the columns before the first whose values DuckDB may put in another order."""
@@ -176,15 +173,14 @@ class TopNRows(Rows):
         return all(map(self.can_filter, [*wanted.columns, *parts, *times]))
 
     def _first(
-        self, columns: list[str], terms: Sequence[pc.Expression]
+        self, names: Sequence[str], terms: Sequence[pc.Expression]
     ) -> Iterator[pa.RecordBatch]:
         """Read the rows that may be among the first ones; all that pass where those are many."""
-        filter = reduce(and_, terms) if terms else None
-        positions = self._positions(filter)
+        positions = self._positions(reduce(and_, terms) if terms else None)
         if positions is None:
-            yield from super().batches(columns, terms)
-            return
-        yield from self._scanner(columns).take(positions).to_batches()
+            yield from super().batches(names, terms)
+        else:
+            yield from self.at_positions(names, positions)
 
     def _positions(self, filter: pc.Expression | None) -> Ints | None:
         """Return where the rows are that may be among the first ones; None where they are many."""
