@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from duckdb_adapter.duckdb_ranges import check_range, is_limited
 from lancefs.datafile.constants import array_of
-from lancefs.datafile.logical_types import EXTENSION_NAME
+from lancefs.datafile.logical_types import EXTENSION_NAME, has_type
 
 # The units of times that DuckDB has without a zone, and how many microseconds each is.
 MICROSECONDS = {"s": 10**6, "ms": 10**3, "us": 1}
@@ -137,10 +137,7 @@ def _any_value(kind: pa.DataType) -> pa.Array:
 
 
 def _has_structs_without_members(kind: pa.DataType) -> bool:
-    if pa.types.is_struct(kind) and not kind.num_fields:
-        return True
-    below = (kind.field(index).type for index in range(kind.num_fields))
-    return any(_has_structs_without_members(found) for found in below)
+    return has_type(kind, lambda each: pa.types.is_struct(each) and not each.num_fields)
 
 
 def _with_flags(array: pa.Array) -> pa.Array:

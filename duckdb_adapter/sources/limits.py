@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import numpy as np
@@ -15,9 +14,9 @@ import pyarrow.compute as pc
 from duckdb_adapter.identifiers import quoted
 from duckdb_adapter.pinned_versions import NameUse
 from duckdb_adapter.queries.limits import LimitedRange
-from duckdb_adapter.sources.replacement import READER, Replacement, TableOf
+from duckdb_adapter.sources.replacement import TableOf
 from duckdb_adapter.sources.row_counts import range_table
-from duckdb_adapter.sources.rows import COUNT_COLUMN, LONG_ROWS, Rows, RowSource
+from duckdb_adapter.sources.rows import COUNT_COLUMN, LONG_ROWS, Rows
 from lancefs.lance_dataset import LanceDataset
 
 # With larger samples nearly every page has a sampled row, so that all rows are read. A remote store
@@ -57,11 +56,14 @@ class RowsByPosition(Rows):
         """Read columns of the rows that the statement uses; None where all are read as well."""
 
 
-class _RowsBehind(Rows):
-    """Reads the rows of a range.
+class RowsBehindNulls(Rows):
+    """Reads the rows of a range, which stand behind as many of nulls as come before them.
+
+    DuckDB makes the nulls, each column of them a constant, in a tenth of the time in which it takes
+    them from Arrow.
 
     Args:
-        dataset: The table.
+        dataset: The table, which has columns.
         range: The range.
     """
 
@@ -71,8 +73,15 @@ class _RowsBehind(Rows):
         super().__init__(dataset)
         self._range = range
 
+    def query(self, table_of: TableOf) -> str:
+        """Return the query that DuckDB reads; DuckDB keeps the order of UNION ALL."""
+        names = [name for name in self.schema.names if name != COUNT_COLUMN]
+        columns = ", ".join(f"NULL AS {quoted(name)}" for name in names)
+        nulls = range_table(self._range.skipped)
+        return f"SELECT {columns} FROM {nulls} UNION ALL {super().query(table_of)}"
+
     def known_count(self) -> int | None:
-        """Return the number of rows, where the manifest tells it."""
+        """Return the number of rows of the range, where the manifest tells it."""
         rows = super().known_count()
         if rows is None:
             return None
@@ -89,32 +98,6 @@ class _RowsBehind(Rows):
         """Read some columns, in the order wanted."""
         assert not terms, "filters were not accepted"
         return self._in_range(names, *self._range)
-
-
-@dataclass(frozen=True, slots=True)
-class RowsBehindNulls(Replacement):
-    """The rows of a range, behind as many of nulls as come before them.
-
-    DuckDB makes the nulls, each column of them a constant, in a tenth of the time in which it takes
-    them from Arrow.
-
-    Attributes:
-        dataset: The table, which has columns.
-        range: The range.
-    """
-
-    dataset: LanceDataset
-    range: LimitedRange
-
-    def query(self, table_of: TableOf) -> str:
-        """Return the query that DuckDB reads; DuckDB keeps the order of UNION ALL."""
-        columns = ", ".join(f"NULL AS {quoted(name)}" for name in self.dataset.schema.names)
-        rows = f"SELECT * EXCLUDE ({COUNT_COLUMN}) FROM {table_of(READER)}"
-        return f"SELECT {columns} FROM {range_table(self.range.skipped)} UNION ALL {rows}"
-
-    def variables(self) -> Mapping[str, RowSource | pa.Table]:
-        """Return the rows that the query reads."""
-        return {READER: _RowsBehind(self.dataset, self.range)}
 
 
 def rows_behind_nulls(dataset: LanceDataset, range: LimitedRange) -> RowsBehindNulls | None:

@@ -16,7 +16,6 @@ from functools import reduce
 from operator import and_
 from types import MappingProxyType
 from typing import Any, Self, TypeAlias
-from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,7 +32,7 @@ from lancefs.datafile.buffers import Ints
 from lancefs.datafile.fields import Field
 from lancefs.datafile.logical_types import decimal64_type, has_type, is_list
 from lancefs.errors import LanceError, UnsupportedFeature
-from lancefs.forks import Lock, cached_property
+from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import columns_of, evaluate_filter
 from lancefs.scan.scanner import LanceScanner
@@ -42,7 +41,7 @@ from lancefs.scan.settings import BATCH_ROWS
 from lancefs.table.dictionary_columns import ENCODED, encoded_type
 from lancefs.table.fragment_readers import are_several_local
 from lancefs.table.kept_texts import kept_ids
-from lancefs.table.open_version import OpenVersion
+from lancefs.table.per_version import PerVersion
 
 COUNT_COLUMN = "__lance_rows"
 _COUNT_FIELD = pa.field(COUNT_COLUMN, pa.null())
@@ -239,8 +238,7 @@ class DuckDBColumns:
 
 
 # The columns of whole versions, by the ids of the fields that are kept in memory.
-_COLUMNS: WeakKeyDictionary[OpenVersion, tuple[frozenset[int], DuckDBColumns]] = WeakKeyDictionary()
-_LOCK = Lock()
+_COLUMNS = PerVersion[dict[frozenset[int], DuckDBColumns]](lambda _: {})
 
 
 class Rows(RowSource):
@@ -294,15 +292,12 @@ class Rows(RowSource):
         """Describe the columns; those of a whole version once for all queries."""
         version = self.dataset.opened
         is_whole = self._encodes and self.dataset.schema is version.shown_schema
-        kept = kept_ids(version)
-        with _LOCK:
-            known = _COLUMNS.get(version) if is_whole else None
-        if known is None or known[0] != kept:
-            known = kept, self._described_newly(kept)
-            if is_whole:
-                with _LOCK:
-                    _COLUMNS[version] = known
-        found = known[1]
+        known, kept = _COLUMNS.of(version) if is_whole else {}, kept_ids(version)
+        found = known.get(kept)
+        if found is None:
+            found = self._described_newly(kept)
+            known.clear()
+            known[kept] = found
         return found if self._encodes_lists else found.with_plain_lists
 
     def _described_newly(self, kept: Set[int]) -> DuckDBColumns:

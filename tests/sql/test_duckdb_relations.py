@@ -12,8 +12,8 @@ import pytest
 from roads import connect, needs_install, run_python, scanned, write_logs
 
 import lancefs
-from duckdb_adapter.bound_versions import BoundVersions
 from duckdb_adapter.queries.parsing import _parsed
+from duckdb_adapter.replacement_scan import BoundVersions
 from duckdb_adapter.resolved_names import ResolvedName
 from duckdb_adapter.sources.rows import Rows
 
