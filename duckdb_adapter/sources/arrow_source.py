@@ -26,7 +26,6 @@ class ArrowDataset(pads.Dataset):  # type: ignore[misc]  # pyarrow has no types
     @property
     @reraise_interrupts
     def schema(self) -> pa.Schema:
-        """The columns, the counting one first."""
         return self._rows.schema
 
     @reraise_interrupts

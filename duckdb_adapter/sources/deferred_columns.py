@@ -19,7 +19,7 @@ Of one column of strings with dictionaries, the values are tested in place of th
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from functools import reduce
 from operator import and_
 
@@ -36,7 +36,7 @@ from duckdb_adapter.queries.top_n import MAX_FIRST_ROWS
 from duckdb_adapter.sources.column_values import string_values
 from duckdb_adapter.sources.members import MemberRows
 from duckdb_adapter.sources.replacement import READER, TableOf
-from duckdb_adapter.sources.rows import Rows, RowSource
+from duckdb_adapter.sources.rows import Batches, Names, Rows, RowSource, Terms
 from duckdb_adapter.told_values import PassingRows
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.lance_dataset import LanceDataset
@@ -89,7 +89,6 @@ class ComputedRows(Rows):
         return f"{super().query(table_of)} WHERE {self._passing.told_by(position, tested)}"
 
     def variables(self) -> Mapping[str, RowSource | pa.Table]:
-        """Return the rows that the query reads."""
         return {READER: self, _TESTED: self.tested()}
 
     @abstractmethod
@@ -112,10 +111,7 @@ class DeferredRows(ComputedRows):
         tested = MemberRows(self.dataset, self._filter.used).with_columns(self._filter.columns)
         return tested.with_row_metadata(ROW_OFFSET)
 
-    def batches(
-        self, names: Sequence[str], terms: Sequence[pc.Expression]
-    ) -> Iterator[pa.RecordBatch]:
-        """Read some columns, in the order wanted, of the rows for which all terms are true."""
+    def batches(self, names: Names, terms: Terms) -> Batches:
         positions = self.take_positions()
         if positions is None:
             return super().batches(names, terms)
@@ -146,10 +142,7 @@ class MatchingRows(ComputedRows):
         (column,) = self._filter.columns
         return pa.table({column: self._values, self.position: places})
 
-    def batches(
-        self, names: Sequence[str], terms: Sequence[pc.Expression]
-    ) -> Iterator[pa.RecordBatch]:
-        """Read some columns, in the order wanted, of the rows for which all terms are true."""
+    def batches(self, names: Names, terms: Terms) -> Batches:
         positions = self.take_positions()
         if positions is None:
             return super().batches(names, terms)

@@ -11,7 +11,7 @@ columns as the table.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.sources.column_values import MAX_ROWS, is_asked_again
 from duckdb_adapter.sources.combinations import Combinations, few_combinations
 from duckdb_adapter.sources.replacement import TableOf
-from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows, RowSource
+from duckdb_adapter.sources.rows import COUNT_COLUMN, Batches, Names, Rows, RowSource, Terms
 from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
@@ -89,7 +89,6 @@ class GroupedRows(RowSource):
 
     @property
     def table(self) -> LanceDataset:
-        """The table."""
         return self.rows.dataset
 
     def query(self, table_of: TableOf) -> str:
@@ -123,7 +122,6 @@ class GroupedRows(RowSource):
         return {_READER: self, **tables}
 
     def for_scan(self, needs_all: bool) -> GroupedRows:
-        """Return the rows as DuckDB 2.0 scans them; see `RowSource.for_scan`."""
         rows = self.rows.for_scan(needs_all)
         return GroupedRows(rows, [*self._combinations.values()], self._has_ranges)
 
@@ -133,21 +131,15 @@ class GroupedRows(RowSource):
         return is_whole and self.rows.can_filter(column)
 
     def filter_field(self, column: str) -> pa.Field:
-        """Return a column as filters see it: not encoded."""
         return self.rows.filter_field(column)
 
     def known_count(self) -> int | None:
-        """Return the number of rows, where the manifest tells it."""
         return self.rows.known_count()
 
     def keeps_most(self, filter: pc.Expression) -> bool:
-        """Whether a filter likely keeps so many rows that DuckDB leaves the others out quicker."""
         return self.rows.keeps_most(filter)
 
-    def batches(
-        self, names: Sequence[str], terms: Sequence[pc.Expression]
-    ) -> Iterator[pa.RecordBatch]:
-        """Read some columns, in the order wanted, of the rows for which all terms are true."""
+    def batches(self, names: Names, terms: Terms) -> Batches:
         numbered = [name for name in names if name in self._combinations]
         if not numbered:
             yield from self.rows.batches(names, terms)

@@ -11,7 +11,7 @@ DuckDB has bound both names once, and scans both once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +22,7 @@ from duckdb_adapter.pinned_versions import NameUse
 from duckdb_adapter.queries.joined_columns import joined_columns
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.sources.found_keys import FoundKeys, are_comparable
-from duckdb_adapter.sources.rows import COUNT_COLUMN, RowSource, has_lengths
+from duckdb_adapter.sources.rows import COUNT_COLUMN, Batches, Names, RowSource, has_lengths
 from duckdb_adapter.sources.told_bounds import FoundBound, ToldBound
 from duckdb_adapter.sources.told_keys import ToldKeys
 from lancefs.datafile.arrays import is_text
@@ -114,9 +114,7 @@ class JoinedScan:
         found += self._found_values() if self._is_told(names) else ()
         return [one for ours, keys in found for one in self._worthwhile(keys, ours, names)]
 
-    def noting(
-        self, names: Sequence[str], batches: Iterator[pa.RecordBatch]
-    ) -> Iterator[pa.RecordBatch]:
+    def noting(self, names: Names, batches: Batches) -> Batches:
         """Yield the rows that are read, and note the keys that other tables are joined by.
 
         Args:
@@ -129,9 +127,7 @@ class JoinedScan:
         wanted = {their for _, their in pairs}.intersection(names)
         return self._noted(sorted(wanted), batches) if wanted and self._opened == 1 else batches
 
-    def _noted(
-        self, columns: Sequence[str], batches: Iterator[pa.RecordBatch]
-    ) -> Iterator[pa.RecordBatch]:
+    def _noted(self, columns: Sequence[str], batches: Batches) -> Batches:
         found = {column: FoundKeys(self._kind(column)) for column in columns}
         for batch in batches:
             for column, keys in found.items():
@@ -165,7 +161,7 @@ class JoinedScan:
                 bounds[column] = bounds[column] & bound if column in bounds else bound
         return [*keys, *bounds.items()]
 
-    def _is_told(self, names: Sequence[str]) -> bool:
+    def _is_told(self, names: Names) -> bool:
         """Whether what is told holds for a scan of columns: that of rows that are compared.
 
         The statement reads the table for these, and twice for each value that is computed of it:

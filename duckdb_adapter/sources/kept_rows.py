@@ -14,11 +14,10 @@ from functools import reduce
 from operator import and_
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from duckdb_adapter.interrupts import reraise_interrupts
 from duckdb_adapter.releases import is_new
-from duckdb_adapter.sources.rows import DuckDBColumns, Noting, Rows
+from duckdb_adapter.sources.rows import DuckDBColumns, Noting, Rows, Terms
 from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import columns_of
@@ -128,7 +127,7 @@ class KeptRows(Rows):
     def read(
         self,
         columns: Sequence[str] | None,
-        terms: Sequence[pc.Expression] = (),
+        terms: Terms = (),
         noting: Noting | None = None,
     ) -> pa.RecordBatchReader:
         """Read some columns of the rows that are kept; see `RowSource.read`."""

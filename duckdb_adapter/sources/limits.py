@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import random
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from duckdb_adapter.identifiers import quoted
 from duckdb_adapter.pinned_versions import NameUse
 from duckdb_adapter.queries.limits import LimitedRange
 from duckdb_adapter.sources.replacement import TableOf
 from duckdb_adapter.sources.row_counts import range_table
-from duckdb_adapter.sources.rows import COUNT_COLUMN, LONG_ROWS, Rows
+from duckdb_adapter.sources.rows import COUNT_COLUMN, LONG_ROWS, Batches, Names, Rows, Terms
 from lancefs.lance_dataset import LanceDataset
 
 # With larger samples nearly every page has a sampled row, so that all rows are read. A remote store
@@ -41,10 +40,7 @@ class RowsByPosition(Rows):
         super().__init__(dataset)
         self._use = use
 
-    def batches(
-        self, names: Sequence[str], terms: Sequence[pc.Expression]
-    ) -> Iterator[pa.RecordBatch]:
-        """Read some columns, in the order wanted, of the rows for which all terms are true."""
+    def batches(self, names: Names, terms: Terms) -> Batches:
         self._use.mark_read()
         has_values = any(name != COUNT_COLUMN for name in names)
         is_enough = self._use.is_sole and has_values and not terms
@@ -52,7 +48,7 @@ class RowsByPosition(Rows):
         return super().batches(names, terms) if found is None else found
 
     @abstractmethod
-    def _read_some(self, names: Sequence[str]) -> Iterator[pa.RecordBatch] | None:
+    def _read_some(self, names: Sequence[str]) -> Batches | None:
         """Read columns of the rows that the statement uses; None where all are read as well."""
 
 
@@ -92,10 +88,7 @@ class RowsBehindNulls(Rows):
         """Whether filters may speak of a column: which rows there are, their positions tell."""
         return False
 
-    def batches(
-        self, names: Sequence[str], terms: Sequence[pc.Expression]
-    ) -> Iterator[pa.RecordBatch]:
-        """Read some columns, in the order wanted."""
+    def batches(self, names: Names, terms: Terms) -> Batches:
         assert not terms, "filters were not accepted"
         return self._in_range(names, *self._range)
 
@@ -131,7 +124,7 @@ class LimitedRows(RowsByPosition):
         super().__init__(dataset, use)
         self._range = range
 
-    def _read_some(self, names: Sequence[str]) -> Iterator[pa.RecordBatch] | None:
+    def _read_some(self, names: Sequence[str]) -> Batches | None:
         before, limit = self._range
         schema = pa.schema([self.schema.field(name) for name in names])
         skipped = min(before, self.known_count() or 0)
@@ -144,7 +137,7 @@ class LimitedRows(RowsByPosition):
         return chain(_without_values(schema, skipped), read) if skipped else read
 
 
-def _without_values(schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
+def _without_values(schema: pa.Schema, rows: int) -> Batches:
     """Yield rows of nulls: one at least."""
     length = min(rows, LONG_ROWS)
     nulls = [pa.nulls(length, kind) for kind in schema.types]
@@ -176,7 +169,7 @@ class SampledRows(RowsByPosition):
         super().__init__(dataset, use)
         self._count = count
 
-    def _read_some(self, names: Sequence[str]) -> Iterator[pa.RecordBatch] | None:
+    def _read_some(self, names: Sequence[str]) -> Batches | None:
         rows = self.dataset.count_rows()
         most = _MAX_SAMPLE if self.dataset.is_local else _MAX_REMOTE_SAMPLE
         if self._count > min(most, rows * _MAX_SAMPLED_SHARE):

@@ -57,9 +57,7 @@ class TableInMemory(Replacement):
     table: pa.Table
 
     def query(self, table_of: TableOf) -> str:
-        """Return the query."""
         return f"SELECT * FROM {table_of(READER)}"
 
     def variables(self) -> Mapping[str, RowSource | pa.Table]:
-        """Return the rows that the query reads."""
         return {READER: self.table}

@@ -41,7 +41,6 @@ class RowCount(Replacement):
     has_all_columns = False
 
     def query(self, table_of: TableOf) -> str:
-        """Return the query that the name of the table stands for."""
         shown = [
             f"{_constant(members)} AS {quoted(name)}" for name, members in self.columns.items()
         ]

@@ -74,8 +74,12 @@ _TAKEN_ROWS = 64 * 1024
 _MAX_COLUMNS = 256
 
 
+# The names of columns, in the order wanted; conditions that must all be true; and rows.
+Names: TypeAlias = Sequence[str]
+Terms: TypeAlias = Sequence[pc.Expression]
+Batches: TypeAlias = Iterator[pa.RecordBatch]
 # Takes the columns and the rows that are read, and returns these rows.
-Noting: TypeAlias = Callable[[Sequence[str], Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Noting: TypeAlias = Callable[[Names, Batches], Batches]
 
 
 class RowSource(Replacement):
@@ -131,9 +135,7 @@ class RowSource(Replacement):
         return False
 
     @abstractmethod
-    def batches(
-        self, names: Sequence[str], terms: Sequence[pc.Expression]
-    ) -> Iterator[pa.RecordBatch]:
+    def batches(self, names: Names, terms: Terms) -> Batches:
         """Read some columns, in the order wanted, of the rows for which all terms are true."""
 
     @property
@@ -161,7 +163,7 @@ class RowSource(Replacement):
     def read(
         self,
         columns: Sequence[str] | None,
-        terms: Sequence[pc.Expression] = (),
+        terms: Terms = (),
         noting: Noting | None = None,
     ) -> pa.RecordBatchReader:
         """Read some columns of some rows.
@@ -262,12 +264,10 @@ class Rows(RowSource):
 
     @property
     def table(self) -> LanceDataset:
-        """The table."""
         return self.dataset
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns, the counting one first."""
         return self._columns.schema
 
     @property
@@ -346,7 +346,6 @@ class Rows(RowSource):
             return []
 
     def for_scan(self, needs_all: bool) -> Self:
-        """Return the rows as DuckDB 2.0 scans them; see `RowSource.for_scan`."""
         other = copy(self)
         other._is_for_scan, other._needs_all = True, needs_all
         return other
@@ -395,11 +394,9 @@ class Rows(RowSource):
         return other
 
     def can_filter(self, column: str) -> bool:
-        """Whether filters on a column can be pushed down: not if DuckDB sees another type."""
         return column not in self._columns.changed
 
     def filter_field(self, column: str) -> pa.Field:
-        """Return a column as filters see it: not encoded, decimals in 128 bits."""
         field = self.schema.field(column)
         if column in self._columns.decimal64:
             return field.with_type(pa.decimal128(field.type.precision, field.type.scale))
@@ -408,11 +405,9 @@ class Rows(RowSource):
         return field.with_type(ENCODED.value_type) if column in self.encoded else field
 
     def known_count(self) -> int | None:
-        """Return the number of rows, where the manifest tells it."""
         return self.dataset.manifest.num_rows
 
     def keeps_most(self, filter: pc.Expression) -> bool:
-        """Whether a filter likely keeps so many rows that DuckDB leaves the others out quicker."""
         try:
             found = estimate_selectivity(filter, self.dataset.opened)
         except (LanceError, pa.ArrowInvalid):  # the scan fails likewise, or need not read it
@@ -423,9 +418,7 @@ class Rows(RowSource):
         has_texts = any(has_lengths(self.schema.field(name).type) for name in columns)
         return found.passing_share >= (_MAX_KEPT_BY_TEXTS if has_texts else _MAX_KEPT)
 
-    def batches(
-        self, names: Sequence[str], terms: Sequence[pc.Expression]
-    ) -> Iterator[pa.RecordBatch]:
+    def batches(self, names: Names, terms: Terms) -> Batches:
         """Read some columns, in the order wanted, of the rows for which all terms are true."""
         filter = None if not terms else reduce(and_, terms)
         if filter is not None and self._columns.changed:
@@ -445,8 +438,8 @@ class Rows(RowSource):
         return conform_to_schema(batches, schema)
 
     def at_positions(
-        self, names: Sequence[str], positions: Ints, filter: pc.Expression | None = None
-    ) -> Iterator[pa.RecordBatch]:
+        self, names: Names, positions: Ints, filter: pc.Expression | None = None
+    ) -> Batches:
         """Read some columns of the rows at some positions, for which a filter is true."""
         tested = [] if filter is None else columns_of(filter, self.schema.names)
         wanted = list(dict.fromkeys([*names, *tested]))
@@ -458,8 +451,8 @@ class Rows(RowSource):
                 yield batch if filter is None else self.filtered(batch, filter).select(names)
 
     def _read_and_filter(
-        self, names: Sequence[str], needed: Sequence[str], filter: pc.Expression
-    ) -> Iterator[pa.RecordBatch]:
+        self, names: Names, needed: Sequence[str], filter: pc.Expression
+    ) -> Batches:
         """Read with a filter that speaks of columns as DuckDB knows them, not as they are."""
         for batch in self.batches(list(dict.fromkeys([*names, *needed])), ()):
             yield self.filtered(batch, filter).select(names)
@@ -472,7 +465,7 @@ class Rows(RowSource):
             return None
         return self.dataset.scanner(columns=[], filter=filter).indexed_row_count()
 
-    def _growing(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    def _growing(self, columns: list[str]) -> Batches:
         """Read all rows, few of them at first, unless all are needed."""
         if self._has_small_fragments:  # of which scans read a few first
             yield from self._scanned(columns, batch_size=LONG_ROWS)
@@ -496,15 +489,13 @@ class Rows(RowSource):
         is_short = (self.known_count() or 0) <= _MAX_SMALL_ROWS * len(readers)
         return is_short and are_several_local(readers)
 
-    def _in_range(
-        self, names: Sequence[str], skipped: int, limit: int | None
-    ) -> Iterator[pa.RecordBatch]:
+    def _in_range(self, names: Names, skipped: int, limit: int | None) -> Batches:
         """Read some columns, in the order wanted, of the rows behind the first ones."""
         schema = pa.schema([self.schema.field(name) for name in names])
         columns = [name for name in names if name != COUNT_COLUMN]
         return conform_to_schema(self._scanned(columns, offset=skipped, limit=limit), schema)
 
-    def _scanned(self, columns: list[str], **options: Any) -> Iterator[pa.RecordBatch]:
+    def _scanned(self, columns: list[str], **options: Any) -> Batches:
         is_long = self._needs_all and (self.known_count() or 0) >= _MIN_LONG
         return self._scanner(columns, **options).for_engine(is_long).to_batches()
 
@@ -535,7 +526,7 @@ def as_filter_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array.cast(kind)
 
 
-def _without_columns(rows: int) -> Iterator[pa.RecordBatch]:
+def _without_columns(rows: int) -> Batches:
     for first in range(0, rows, _MAX_COUNTED):
         yield _nothing(min(_MAX_COUNTED, rows - first))
 
@@ -544,7 +535,7 @@ def _nothing(rows: int) -> pa.RecordBatch:
     return pa.record_batch([pa.nulls(rows)], schema=pa.schema([_COUNT_FIELD]))
 
 
-def _stream(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatchReader:
+def _stream(schema: pa.Schema, batches: Batches) -> pa.RecordBatchReader:
     """Return batches as DuckDB takes them, which calls for the next one in any of its threads."""
 
     def read() -> Iterator[pa.RecordBatch | None]:
@@ -563,9 +554,7 @@ def _stream(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.RecordBa
     return without_traceback(pa.RecordBatchReader.from_batches(schema, reader))
 
 
-def conform_to_schema(
-    batches: Iterator[pa.RecordBatch], schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
+def conform_to_schema(batches: Batches, schema: pa.Schema) -> Batches:
     """Add the counting column where it is wanted, and convert what DuckDB does not read.
 
     Args:

@@ -6,7 +6,7 @@ of all tables, with nulls where a table has no such column.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -16,7 +16,15 @@ import pyarrow.compute as pc
 
 from duckdb_adapter.identifiers import fold
 from duckdb_adapter.sources.conversions import common_type, convert
-from duckdb_adapter.sources.rows import COUNT_COLUMN, Rows, RowSource, as_filter_type
+from duckdb_adapter.sources.rows import (
+    COUNT_COLUMN,
+    Batches,
+    Names,
+    Rows,
+    RowSource,
+    Terms,
+    as_filter_type,
+)
 from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.datafile.constants import array_of
 from lancefs.datafile.decimals import decimal64_array
@@ -116,7 +124,6 @@ class _UnionRows(RowSource):
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The columns, the counting one first."""
         fields = [
             field.with_type(ENCODED) if self._is_encoded(name) else field
             for name, field in self._fields.items()
@@ -126,7 +133,6 @@ class _UnionRows(RowSource):
         return pa.schema(fields)
 
     def for_scan(self, needs_all: bool) -> _UnionRows:
-        """Return the rows as DuckDB 2.0 scans them; see `RowSource.for_scan`."""
         members = [each._replace(rows=each.rows.for_scan(needs_all)) for each in self._members]
         return _UnionRows(members, self._given, self._filename, as_decimal64=True)
 
@@ -150,17 +156,12 @@ class _UnionRows(RowSource):
         )
 
     def filter_field(self, column: str) -> pa.Field:
-        """Return a column as filters see it: not encoded."""
         return self._fields[column]
 
     def known_count(self) -> int | None:
-        """Return the number of rows, where all manifests tell it."""
         return sum_known([member.rows.known_count() for member in self._members])
 
-    def batches(
-        self, names: Sequence[str], terms: Sequence[pc.Expression]
-    ) -> Iterator[pa.RecordBatch]:
-        """Read some columns, in the order wanted, of the rows for which all terms are true."""
+    def batches(self, names: Names, terms: Terms) -> Batches:
         first, *others = self._members
         yield from self._batches_of(first, names, terms)
         # Whoever asks for more has read the first table, and wants the others.
@@ -175,12 +176,8 @@ class _UnionRows(RowSource):
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _ahead(
-        self,
-        pool: Threads,
-        members: Sequence[_Member],
-        names: Sequence[str],
-        terms: Sequence[pc.Expression],
-    ) -> Iterator[pa.RecordBatch]:
+        self, pool: Threads, members: Sequence[_Member], names: Names, terms: Terms
+    ) -> Batches:
         """Read tables in order; the requests of small ones are under way together."""
 
         def read(member: _Member) -> list[pa.RecordBatch]:
@@ -197,9 +194,7 @@ class _UnionRows(RowSource):
         for batches in prefetch(members, start, is_full):
             yield from batches
 
-    def _batches_of(
-        self, member: _Member, names: Sequence[str], terms: Sequence[pc.Expression]
-    ) -> Iterator[pa.RecordBatch]:
+    def _batches_of(self, member: _Member, names: Names, terms: Terms) -> Batches:
         """Read one table, which itself looks at the terms that speak of what it has alone."""
         handed_on: list[pc.Expression] = []
         rest: list[pc.Expression] = []

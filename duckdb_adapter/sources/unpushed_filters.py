@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import and_
 
@@ -14,6 +13,7 @@ from duckdb_adapter.queries.days import has_days
 from duckdb_adapter.queries.members import UsedColumns
 from duckdb_adapter.queries.times import are_nanoseconds
 from duckdb_adapter.sources.members import MemberRows
+from duckdb_adapter.sources.rows import Batches, Names, Terms
 from lancefs.datafile.arrays import is_text
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import columns_of, evaluate_filter
@@ -43,7 +43,7 @@ class FilteredRows(MemberRows):
         self,
         dataset: LanceDataset,
         used: UsedColumns,
-        conditions: Sequence[pc.Expression],
+        conditions: Terms,
         use: NameUse,
         places: int = 1,
     ) -> None:
@@ -52,10 +52,7 @@ class FilteredRows(MemberRows):
         self._use = use
         self._places = places
 
-    def batches(
-        self, names: Sequence[str], terms: Sequence[pc.Expression]
-    ) -> Iterator[pa.RecordBatch]:
-        """Read some columns, in the order wanted, of the rows for which all terms are true."""
+    def batches(self, names: Names, terms: Terms) -> Batches:
         self._use.mark_read()
         conditions = self._conditions() if self._use.bind_count == self._places else []
         if conditions:
@@ -63,7 +60,7 @@ class FilteredRows(MemberRows):
             terms = [*terms, condition] if self._is_worthwhile(condition) else terms
         return super().batches(names, terms)
 
-    def _conditions(self) -> Sequence[pc.Expression]:
+    def _conditions(self) -> Terms:
         """Return what is true for all rows that the statement uses."""
         return self._given
 
