@@ -36,7 +36,7 @@ from duckdb_adapter.queries.top_n import MAX_FIRST_ROWS
 from duckdb_adapter.sources.column_values import string_values
 from duckdb_adapter.sources.members import MemberRows
 from duckdb_adapter.sources.replacement import READER, TableOf
-from duckdb_adapter.sources.rows import Batches, Names, Rows, RowSource, Terms
+from duckdb_adapter.sources.rows import Names, RecordBatches, Rows, RowSource, Terms
 from duckdb_adapter.told_values import PassingRows
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
 from lancefs.lance_dataset import LanceDataset
@@ -111,7 +111,7 @@ class DeferredRows(ComputedRows):
         tested = MemberRows(self.dataset, self._filter.used).with_columns(self._filter.columns)
         return tested.with_row_metadata(ROW_OFFSET)
 
-    def batches(self, names: Names, terms: Terms) -> Batches:
+    def batches(self, names: Names, terms: Terms) -> RecordBatches:
         positions = self.take_positions()
         if positions is None:
             return super().batches(names, terms)
@@ -142,7 +142,7 @@ class MatchingRows(ComputedRows):
         (column,) = self._filter.columns
         return pa.table({column: self._values, self.position: places})
 
-    def batches(self, names: Names, terms: Terms) -> Batches:
+    def batches(self, names: Names, terms: Terms) -> RecordBatches:
         positions = self.take_positions()
         if positions is None:
             return super().batches(names, terms)

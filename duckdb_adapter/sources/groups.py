@@ -23,7 +23,7 @@ from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.sources.column_values import MAX_ROWS, is_asked_again
 from duckdb_adapter.sources.combinations import Combinations, few_combinations
 from duckdb_adapter.sources.replacement import TableOf
-from duckdb_adapter.sources.rows import COUNT_COLUMN, Batches, Names, Rows, RowSource, Terms
+from duckdb_adapter.sources.rows import COUNT_COLUMN, Names, RecordBatches, Rows, RowSource, Terms
 from lancefs.datafile.buffers import to_arrow_numbers
 from lancefs.forks import cached_property
 from lancefs.lance_dataset import LanceDataset
@@ -139,7 +139,7 @@ class GroupedRows(RowSource):
     def keeps_most(self, filter: pc.Expression) -> bool:
         return self.rows.keeps_most(filter)
 
-    def batches(self, names: Names, terms: Terms) -> Batches:
+    def batches(self, names: Names, terms: Terms) -> RecordBatches:
         numbered = [name for name in names if name in self._combinations]
         if not numbered:
             yield from self.rows.batches(names, terms)

@@ -22,7 +22,7 @@ from duckdb_adapter.pinned_versions import NameUse
 from duckdb_adapter.queries.joined_columns import joined_columns
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.sources.found_keys import FoundKeys, are_comparable
-from duckdb_adapter.sources.rows import COUNT_COLUMN, Batches, Names, RowSource, has_lengths
+from duckdb_adapter.sources.rows import COUNT_COLUMN, Names, RecordBatches, RowSource, has_lengths
 from duckdb_adapter.sources.told_bounds import FoundBound, ToldBound
 from duckdb_adapter.sources.told_keys import ToldKeys
 from lancefs.datafile.arrays import is_text
@@ -114,7 +114,7 @@ class JoinedScan:
         found += self._found_values() if self._is_told(names) else ()
         return [one for ours, keys in found for one in self._worthwhile(keys, ours, names)]
 
-    def noting(self, names: Names, batches: Batches) -> Batches:
+    def noting(self, names: Names, batches: RecordBatches) -> RecordBatches:
         """Yield the rows that are read, and note the keys that other tables are joined by.
 
         Args:
@@ -127,7 +127,7 @@ class JoinedScan:
         wanted = {their for _, their in pairs}.intersection(names)
         return self._noted(sorted(wanted), batches) if wanted and self._opened == 1 else batches
 
-    def _noted(self, columns: Sequence[str], batches: Batches) -> Batches:
+    def _noted(self, columns: Sequence[str], batches: RecordBatches) -> RecordBatches:
         found = {column: FoundKeys(self._kind(column)) for column in columns}
         for batch in batches:
             for column, keys in found.items():

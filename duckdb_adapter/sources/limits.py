@@ -15,7 +15,7 @@ from duckdb_adapter.pinned_versions import NameUse
 from duckdb_adapter.queries.limits import LimitedRange
 from duckdb_adapter.sources.replacement import TableOf
 from duckdb_adapter.sources.row_counts import range_table
-from duckdb_adapter.sources.rows import COUNT_COLUMN, LONG_ROWS, Batches, Names, Rows, Terms
+from duckdb_adapter.sources.rows import COUNT_COLUMN, LONG_ROWS, Names, RecordBatches, Rows, Terms
 from lancefs.lance_dataset import LanceDataset
 
 # With larger samples nearly every page has a sampled row, so that all rows are read. A remote store
@@ -40,7 +40,7 @@ class RowsByPosition(Rows):
         super().__init__(dataset)
         self._use = use
 
-    def batches(self, names: Names, terms: Terms) -> Batches:
+    def batches(self, names: Names, terms: Terms) -> RecordBatches:
         self._use.mark_read()
         has_values = any(name != COUNT_COLUMN for name in names)
         is_enough = self._use.is_sole and has_values and not terms
@@ -48,7 +48,7 @@ class RowsByPosition(Rows):
         return super().batches(names, terms) if found is None else found
 
     @abstractmethod
-    def _read_some(self, names: Sequence[str]) -> Batches | None:
+    def _read_some(self, names: Sequence[str]) -> RecordBatches | None:
         """Read columns of the rows that the statement uses; None where all are read as well."""
 
 
@@ -88,7 +88,7 @@ class RowsBehindNulls(Rows):
         """Whether filters may speak of a column: which rows there are, their positions tell."""
         return False
 
-    def batches(self, names: Names, terms: Terms) -> Batches:
+    def batches(self, names: Names, terms: Terms) -> RecordBatches:
         assert not terms, "filters were not accepted"
         return self._in_range(names, *self._range)
 
@@ -124,7 +124,7 @@ class LimitedRows(RowsByPosition):
         super().__init__(dataset, use)
         self._range = range
 
-    def _read_some(self, names: Sequence[str]) -> Batches | None:
+    def _read_some(self, names: Sequence[str]) -> RecordBatches | None:
         before, limit = self._range
         schema = pa.schema([self.schema.field(name) for name in names])
         skipped = min(before, self.known_count() or 0)
@@ -137,7 +137,7 @@ class LimitedRows(RowsByPosition):
         return chain(_without_values(schema, skipped), read) if skipped else read
 
 
-def _without_values(schema: pa.Schema, rows: int) -> Batches:
+def _without_values(schema: pa.Schema, rows: int) -> RecordBatches:
     """Yield rows of nulls: one at least."""
     length = min(rows, LONG_ROWS)
     nulls = [pa.nulls(length, kind) for kind in schema.types]
@@ -169,7 +169,7 @@ class SampledRows(RowsByPosition):
         super().__init__(dataset, use)
         self._count = count
 
-    def _read_some(self, names: Sequence[str]) -> Batches | None:
+    def _read_some(self, names: Sequence[str]) -> RecordBatches | None:
         rows = self.dataset.count_rows()
         most = _MAX_SAMPLE if self.dataset.is_local else _MAX_REMOTE_SAMPLE
         if self._count > min(most, rows * _MAX_SAMPLED_SHARE):

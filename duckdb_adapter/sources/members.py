@@ -13,7 +13,7 @@ from duckdb_adapter.duckdb_types import cast_for_duckdb, field_for_duckdb
 from duckdb_adapter.queries.column_uses import inner_paths
 from duckdb_adapter.queries.members import UsedColumns
 from duckdb_adapter.sources.row_counts import RowCount, table_of_rows
-from duckdb_adapter.sources.rows import Batches, DuckDBColumns, Rows
+from duckdb_adapter.sources.rows import DuckDBColumns, RecordBatches, Rows
 from duckdb_adapter.sources.value_counts import columns_of_paths
 from lancefs.datafile.arrays import encode_texts
 from lancefs.datafile.validity import validity_array
@@ -114,7 +114,7 @@ class MemberRows(Rows):
 
     def _read_and_filter(
         self, names: Sequence[str], needed: Sequence[str], filter: pc.Expression
-    ) -> Batches:
+    ) -> RecordBatches:
         whole = Rows(self.dataset)
         whole = whole.with_encoded_lists() if self._encodes_lists else whole
         whole = whole.for_scan(self._needs_all) if self._is_for_scan else whole
@@ -130,7 +130,7 @@ class MemberRows(Rows):
                 arrays[path] = _validity_column(validity_array(arrays[path]))
             yield self._batch(list(names), arrays)
 
-    def _growing(self, columns: list[str]) -> Batches:
+    def _growing(self, columns: list[str]) -> RecordBatches:
         """Read all rows, few of them at first, if values are read."""
         paths = self._paths(columns)
         if not all(path in self._used.tested for path in paths):
@@ -150,14 +150,14 @@ class MemberRows(Rows):
                     known[path] = all(none_missing(reader, [field]) for reader in version.readers)
         return all(known.get(path, False) for path in paths)
 
-    def _complete(self, columns: list[str], paths: Sequence[str]) -> Batches:
+    def _complete(self, columns: list[str], paths: Sequence[str]) -> RecordBatches:
         """Return all rows of columns of which no value is missing, without reading them."""
         rows = self.dataset.count_rows()
         for first in range(0, rows, _COMPLETE_ROWS):
             there = _with_nulls(None, min(_COMPLETE_ROWS, rows - first))
             yield self._batch(columns, dict.fromkeys(paths, there))
 
-    def _scanned(self, columns: list[str], **options: Any) -> Batches:
+    def _scanned(self, columns: list[str], **options: Any) -> RecordBatches:
         if not any(name in self._fields for name in columns):  # perhaps none at all
             yield from super()._scanned(columns, **options)
             return

@@ -77,9 +77,9 @@ _MAX_COLUMNS = 256
 # The names of columns, in the order wanted; conditions that must all be true; and rows.
 Names: TypeAlias = Sequence[str]
 Terms: TypeAlias = Sequence[pc.Expression]
-Batches: TypeAlias = Iterator[pa.RecordBatch]
+RecordBatches: TypeAlias = Iterator[pa.RecordBatch]
 # Takes the columns and the rows that are read, and returns these rows.
-Noting: TypeAlias = Callable[[Names, Batches], Batches]
+Noting: TypeAlias = Callable[[Names, RecordBatches], RecordBatches]
 
 
 class RowSource(Replacement):
@@ -135,7 +135,7 @@ class RowSource(Replacement):
         return False
 
     @abstractmethod
-    def batches(self, names: Names, terms: Terms) -> Batches:
+    def batches(self, names: Names, terms: Terms) -> RecordBatches:
         """Read some columns, in the order wanted, of the rows for which all terms are true."""
 
     @property
@@ -418,7 +418,7 @@ class Rows(RowSource):
         has_texts = any(has_lengths(self.schema.field(name).type) for name in columns)
         return found.passing_share >= (_MAX_KEPT_BY_TEXTS if has_texts else _MAX_KEPT)
 
-    def batches(self, names: Names, terms: Terms) -> Batches:
+    def batches(self, names: Names, terms: Terms) -> RecordBatches:
         """Read some columns, in the order wanted, of the rows for which all terms are true."""
         filter = None if not terms else reduce(and_, terms)
         if filter is not None and self._columns.changed:
@@ -439,7 +439,7 @@ class Rows(RowSource):
 
     def at_positions(
         self, names: Names, positions: Ints, filter: pc.Expression | None = None
-    ) -> Batches:
+    ) -> RecordBatches:
         """Read some columns of the rows at some positions, for which a filter is true."""
         tested = [] if filter is None else columns_of(filter, self.schema.names)
         wanted = list(dict.fromkeys([*names, *tested]))
@@ -452,7 +452,7 @@ class Rows(RowSource):
 
     def _read_and_filter(
         self, names: Names, needed: Sequence[str], filter: pc.Expression
-    ) -> Batches:
+    ) -> RecordBatches:
         """Read with a filter that speaks of columns as DuckDB knows them, not as they are."""
         for batch in self.batches(list(dict.fromkeys([*names, *needed])), ()):
             yield self.filtered(batch, filter).select(names)
@@ -465,7 +465,7 @@ class Rows(RowSource):
             return None
         return self.dataset.scanner(columns=[], filter=filter).indexed_row_count()
 
-    def _growing(self, columns: list[str]) -> Batches:
+    def _growing(self, columns: list[str]) -> RecordBatches:
         """Read all rows, few of them at first, unless all are needed."""
         if self._has_small_fragments:  # of which scans read a few first
             yield from self._scanned(columns, batch_size=LONG_ROWS)
@@ -489,13 +489,13 @@ class Rows(RowSource):
         is_short = (self.known_count() or 0) <= _MAX_SMALL_ROWS * len(readers)
         return is_short and are_several_local(readers)
 
-    def _in_range(self, names: Names, skipped: int, limit: int | None) -> Batches:
+    def _in_range(self, names: Names, skipped: int, limit: int | None) -> RecordBatches:
         """Read some columns, in the order wanted, of the rows behind the first ones."""
         schema = pa.schema([self.schema.field(name) for name in names])
         columns = [name for name in names if name != COUNT_COLUMN]
         return conform_to_schema(self._scanned(columns, offset=skipped, limit=limit), schema)
 
-    def _scanned(self, columns: list[str], **options: Any) -> Batches:
+    def _scanned(self, columns: list[str], **options: Any) -> RecordBatches:
         is_long = self._needs_all and (self.known_count() or 0) >= _MIN_LONG
         return self._scanner(columns, **options).for_engine(is_long).to_batches()
 
@@ -526,7 +526,7 @@ def as_filter_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array.cast(kind)
 
 
-def _without_columns(rows: int) -> Batches:
+def _without_columns(rows: int) -> RecordBatches:
     for first in range(0, rows, _MAX_COUNTED):
         yield _nothing(min(_MAX_COUNTED, rows - first))
 
@@ -535,7 +535,7 @@ def _nothing(rows: int) -> pa.RecordBatch:
     return pa.record_batch([pa.nulls(rows)], schema=pa.schema([_COUNT_FIELD]))
 
 
-def _stream(schema: pa.Schema, batches: Batches) -> pa.RecordBatchReader:
+def _stream(schema: pa.Schema, batches: RecordBatches) -> pa.RecordBatchReader:
     """Return batches as DuckDB takes them, which calls for the next one in any of its threads."""
 
     def read() -> Iterator[pa.RecordBatch | None]:
@@ -554,7 +554,7 @@ def _stream(schema: pa.Schema, batches: Batches) -> pa.RecordBatchReader:
     return without_traceback(pa.RecordBatchReader.from_batches(schema, reader))
 
 
-def conform_to_schema(batches: Batches, schema: pa.Schema) -> Batches:
+def conform_to_schema(batches: RecordBatches, schema: pa.Schema) -> RecordBatches:
     """Add the counting column where it is wanted, and convert what DuckDB does not read.
 
     Args:

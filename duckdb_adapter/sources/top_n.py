@@ -21,7 +21,7 @@ from duckdb_adapter.sources.partition_rows import (
     makes_partitions,
 )
 from duckdb_adapter.sources.row_tests import tests_in
-from duckdb_adapter.sources.rows import Batches, Names, Rows, Terms
+from duckdb_adapter.sources.rows import Names, RecordBatches, Rows, Terms
 from duckdb_adapter.sources.top_n_rows import KeyedRows, TopNAccumulator, find_first, is_ordered
 from lancefs.datafile.arrays import is_text
 from lancefs.datafile.buffers import Ints, to_arrow_numbers
@@ -128,7 +128,7 @@ class TopNRows(Rows):
         """Whether DuckDB leaves rows out: not where the first of those that pass are wanted."""
         return False
 
-    def batches(self, names: Names, terms: Terms) -> Batches:
+    def batches(self, names: Names, terms: Terms) -> RecordBatches:
         if self._use is not None:
             self._use.mark_read()
         is_all = self._use is None or self._use.is_sole
@@ -169,7 +169,7 @@ class TopNRows(Rows):
         times = [time.column for time in wanted.tests.times]
         return all(map(self.can_filter, [*wanted.columns, *parts, *times]))
 
-    def _first(self, names: Names, terms: Terms) -> Batches:
+    def _first(self, names: Names, terms: Terms) -> RecordBatches:
         """Read the rows that may be among the first ones; all that pass where those are many."""
         positions = self._positions(reduce(and_, terms) if terms else None)
         if positions is None:

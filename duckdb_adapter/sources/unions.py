@@ -18,8 +18,8 @@ from duckdb_adapter.identifiers import fold
 from duckdb_adapter.sources.conversions import common_type, convert
 from duckdb_adapter.sources.rows import (
     COUNT_COLUMN,
-    Batches,
     Names,
+    RecordBatches,
     Rows,
     RowSource,
     Terms,
@@ -161,7 +161,7 @@ class _UnionRows(RowSource):
     def known_count(self) -> int | None:
         return sum_known([member.rows.known_count() for member in self._members])
 
-    def batches(self, names: Names, terms: Terms) -> Batches:
+    def batches(self, names: Names, terms: Terms) -> RecordBatches:
         first, *others = self._members
         yield from self._batches_of(first, names, terms)
         # Whoever asks for more has read the first table, and wants the others.
@@ -177,7 +177,7 @@ class _UnionRows(RowSource):
 
     def _ahead(
         self, pool: Threads, members: Sequence[_Member], names: Names, terms: Terms
-    ) -> Batches:
+    ) -> RecordBatches:
         """Read tables in order; the requests of small ones are under way together."""
 
         def read(member: _Member) -> list[pa.RecordBatch]:
@@ -194,7 +194,7 @@ class _UnionRows(RowSource):
         for batches in prefetch(members, start, is_full):
             yield from batches
 
-    def _batches_of(self, member: _Member, names: Names, terms: Terms) -> Batches:
+    def _batches_of(self, member: _Member, names: Names, terms: Terms) -> RecordBatches:
         """Read one table, which itself looks at the terms that speak of what it has alone."""
         handed_on: list[pc.Expression] = []
         rest: list[pc.Expression] = []

@@ -13,7 +13,7 @@ from duckdb_adapter.queries.days import has_days
 from duckdb_adapter.queries.members import UsedColumns
 from duckdb_adapter.queries.times import are_nanoseconds
 from duckdb_adapter.sources.members import MemberRows
-from duckdb_adapter.sources.rows import Batches, Names, Terms
+from duckdb_adapter.sources.rows import Names, RecordBatches, Terms
 from lancefs.datafile.arrays import is_text
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.expressions import columns_of, evaluate_filter
@@ -52,7 +52,7 @@ class FilteredRows(MemberRows):
         self._use = use
         self._places = places
 
-    def batches(self, names: Names, terms: Terms) -> Batches:
+    def batches(self, names: Names, terms: Terms) -> RecordBatches:
         self._use.mark_read()
         conditions = self._conditions() if self._use.bind_count == self._places else []
         if conditions:
