@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from duckdb_adapter.bind_callback import BindCall
+from duckdb_adapter.told_views import ToldView
 from lancefs.errors import ReadFailed
 from lancefs.forks import Lock
 from lancefs.table.open_version import OpenVersion
@@ -100,6 +101,8 @@ class NameUse:
     Attributes:
         bind_count: How often DuckDB has bound the name.
         is_read: Whether rows have been read.
+        view: What tells whether the view that the statement reads is all of the table; None where
+            it names the table itself.
     """
 
     def __init__(self, scans: list[weakref.ref[Any]] | None = None) -> None:
@@ -107,6 +110,7 @@ class NameUse:
         self._scans = [] if scans is None else scans
         self.bind_count = 0
         self.is_read = False
+        self.view: ToldView | None = None
 
     @classmethod
     def sole(cls) -> NameUse:
@@ -130,8 +134,17 @@ class NameUse:
 
     @property
     def is_sole(self) -> bool:
-        """Whether the name has been bound in one place only."""
-        return self.bind_count == 1
+        """Whether the name has been bound in one place only, which is that in the statement."""
+        return self.is_bound_in(1)
+
+    def is_bound_in(self, places: int) -> bool:
+        """Whether the name has been bound as often as it stands in the statement.
+
+        Args:
+            places: How often that is.
+        """
+        is_meant = self.view is None or self.view.is_whole_table
+        return is_meant and self.bind_count == places
 
 
 class _Transaction:

@@ -19,9 +19,10 @@ from duckdb_adapter.identifiers import quoted
 from duckdb_adapter.lake_names import LakeTable, parse_lake_name
 from duckdb_adapter.queries.all_rows import needs_all_rows
 from duckdb_adapter.queries.computed_values import computed_values
+from duckdb_adapter.queries.guessed_views import guessed_view
 from duckdb_adapter.queries.outside_tables import key_sources
 from duckdb_adapter.queries.table_uses import StatementTable, TableUses, table_uses
-from duckdb_adapter.rewrites import restrict
+from duckdb_adapter.rewrites import restrict, restrict_view
 from duckdb_adapter.sources.arrow_source import ArrowDataset
 from duckdb_adapter.sources.joined_keys import JoinedScan, is_long
 from duckdb_adapter.sources.replacement import READER, Replacement, TableInMemory
@@ -30,6 +31,7 @@ from duckdb_adapter.sources.told_bounds import ToldBound, told_bounds
 from duckdb_adapter.sources.told_keys import ToldKeys, told_keys
 from duckdb_adapter.sources.unions import TableUnion
 from duckdb_adapter.storage import Storage
+from duckdb_adapter.told_views import ToldView
 from duckdb_adapter.version_cache import forget
 from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
@@ -64,6 +66,7 @@ class ResolvedName(NamedTuple):
             statement is not known.
         context: What DuckDB reports about the statement; None before DuckDB 2.0.
         told: What DuckDB tells before the scan begins: keys that the table is joined by, and times.
+        view: The view that the rows are read through, if they depend on what it selects.
     """
 
     name: str
@@ -76,6 +79,7 @@ class ResolvedName(NamedTuple):
     uses: TableUses | None = None
     context: BindContext | None = None
     told: tuple[ToldKeys | ToldBound, ...] = ()
+    view: ToldView | None = None
 
     def restricted_to(self, text: str, context: BindContext | None) -> ResolvedName:
         """Return the name with only the rows that a statement uses, as far as they are known.
@@ -84,6 +88,9 @@ class ResolvedName(NamedTuple):
             text: The whole statement.
             context: What DuckDB reports about the statement; None before DuckDB 2.0.
         """
+        guessed = self._through_view(text, context)
+        if guessed is not None:
+            return guessed
         rows = self.rows
         columns = None
         if self.lake is not None and isinstance(rows, Rows):
@@ -95,6 +102,26 @@ class ResolvedName(NamedTuple):
             rows=rows, statement=text, columns=columns, uses=uses, context=context
         )
         return found._replace(told=found._told_values())
+
+    def _through_view(self, text: str, context: BindContext | None) -> ResolvedName | None:
+        """Return the name with only the rows that a statement uses if a view is all of the table.
+
+        None where the statement reads no such view, or uses all rows.
+        """
+        rows, is_told = self.rows, context is not None and context.settings.calls_back
+        if context is None or not is_told or self.lake is not None or not isinstance(rows, Rows):
+            return None
+        view = guessed_view(text, self.name) if context.use.bind_count == 1 else None
+        if view is None:
+            return None
+        table = StatementTable(self.name, view.name, view)
+        uses = table_uses(text, table, rows.dataset.schema, None)
+        told = context.use.view = ToldView(view, self.name, functions.scan_call(self.name))
+        found = restrict_view(rows, uses, context)
+        if found is None:
+            return None
+        told.require_builtins(found.required_builtins)
+        return self._replace(rows=found, statement=text, view=told)
 
     def _told_values(self) -> tuple[ToldKeys | ToldBound, ...]:
         """Return what DuckDB is to tell, that leaves out rows of a long table."""
@@ -136,11 +163,13 @@ class ResolvedName(NamedTuple):
             return f"(SELECT *{changed} FROM {quoted(name)})" if changed else quoted(name)
 
         query = self.rows.query(table_of)
-        if self.rows.required_builtins or self.rows.required_intervals:
+        has_tests = self.rows.required_builtins or self.rows.required_intervals
+        if has_tests and self.view is None:
             test = builtins_test(self.rows.required_builtins, self.rows.required_intervals)
             query = f"{query} WHERE {test}"
-        if self.told:
-            told = " AND ".join(values.told() for values in self.told)
+        values = [*self.told, *([] if self.view is None else [self.view])]
+        if values:
+            told = " AND ".join(each.told() for each in values)
             query = f"SELECT * FROM ({query}) WHERE {told}"
         empty = self._missing_columns
         return query if empty is None else _with_all(query, empty, self._variable(_EMPTY))

@@ -12,6 +12,7 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from duckdb_adapter.engine_settings import BindContext
+from duckdb_adapter.queries.limits import LimitedRange
 from duckdb_adapter.queries.members import UsedColumns
 from duckdb_adapter.queries.table_uses import TableUses
 from duckdb_adapter.releases import is_new, reads_encoded_lists
@@ -126,6 +127,25 @@ def restrict(
     return table.rows if found is None else found
 
 
+def restrict_view(rows: Rows, uses: TableUses, context: BindContext) -> Rows | None:
+    """Return the rows that a statement uses of a view, if that is all of a table, or more.
+
+    Args:
+        rows: The rows of the table.
+        uses: The analyses of the statement, in which the view stands for the table.
+        context: What DuckDB reports about the statement, and tells of the view.
+
+    Returns:
+        Rows that are all of them where the view is another one; None for all of them anyway.
+    """
+    if kept_rows(rows) is not None:
+        return None
+    table = BoundTable(rows, uses, context, is_view=True)
+    skipping = _limited if uses.limited_range and uses.limited_range.skipped else _sample
+    found = _first_applied((_top_n, skipping, _deferred, _extreme_filters, _unpushed), table)
+    return found if isinstance(found, Rows) else None
+
+
 def _first_applied(rewrites: Sequence[Rewrite], table: BoundTable) -> Replacement | None:
     """Return what the first rewrite that applies has in place of a table."""
     for rewrite in rewrites:
@@ -163,7 +183,8 @@ def _top_n(table: BoundTable) -> Replacement | None:
     top_n = table.uses.top_n
     if top_n is None:
         return None
-    settings, use = table.context.settings, table.context.use if top_n.calls else None
+    is_counted = bool(top_n.calls) or table.context.use.view is not None
+    settings, use = table.context.settings, table.context.use if is_counted else None
     wanted = top_n.with_default(settings.descends)
     return TopNRows(table.rows.dataset, wanted, use, table.context.settings.compares_bytes())
 
@@ -190,13 +211,25 @@ def _value_counts(table: BoundTable) -> Replacement | None:
 
 
 def _limit(table: BoundTable) -> Replacement | None:
+    found = _range(table)
+    if found is None:
+        return None
+    is_clear = table.is_first and not table.is_nested
+    behind = rows_behind_nulls(table.rows.dataset, found) if is_clear else None
+    return behind or _limited(table)
+
+
+def _limited(table: BoundTable) -> Rows | None:
+    found = _range(table)
+    return found and LimitedRows(table.rows.dataset, found, table.context.use)
+
+
+def _range(table: BoundTable) -> LimitedRange | None:
+    """Return the rows that LIMIT and OFFSET leave."""
     found = table.uses.limited_range
     # If DuckDB does not preserve the order, an OFFSET may skip any rows.
-    if found is None or (found.skipped and not table.context.settings.keeps_order()):
-        return None
-    dataset = table.rows.dataset
-    behind = rows_behind_nulls(dataset, found) if table.is_first and not table.is_nested else None
-    return behind or LimitedRows(dataset, found, table.context.use)
+    is_kept = found is None or not found.skipped or table.context.settings.keeps_order()
+    return found if is_kept else None
 
 
 def _sample(table: BoundTable) -> Replacement | None:
@@ -224,10 +257,19 @@ def _extreme_filters(table: BoundTable) -> Rows | None:
 def _deferred(table: BoundTable) -> Rows | None:
     """Return the rows that pass WHERE, of which DuckDB computes a part, where these are few."""
     uses, is_told = table.uses, table.context.settings.calls_back and table.is_first
-    if table.is_view or not (is_told and has_many_rows(table.rows.dataset.opened)):
+    is_lake = table.is_view and table.context.use.view is None
+    if is_lake or not (is_told and has_many_rows(table.rows.dataset.opened)):
         return None
     filter = None if uses.unpushed_conditions else uses.computed_filter
     return None if filter is None else computed_rows(table.rows, filter, table.context.use)
+
+
+def _unpushed(table: BoundTable) -> Rows | None:
+    """Return the rows that pass conditions which DuckDB does not push down."""
+    conditions = table.uses.unpushed_conditions
+    if not conditions or not table.context.settings.compares_bytes():
+        return None
+    return FilteredRows(table.rows.dataset, table.columns, conditions, table.context.use)
 
 
 def _scanned(table: BoundTable) -> Replacement:
@@ -241,11 +283,9 @@ def _scanned(table: BoundTable) -> Replacement:
     deferred = _deferred(table)
     if deferred is not None:
         return deferred
-    conditions, compared = table.uses.unpushed_conditions, _extreme_filters(table)
-    if compared is not None:
-        rows = compared
-    elif conditions and table.context.settings.compares_bytes():
-        rows = FilteredRows(dataset, used, conditions, table.context.use)
+    filtered = _extreme_filters(table) or _unpushed(table)
+    if filtered is not None:
+        rows = filtered
     elif used != UsedColumns():
         rows = MemberRows(dataset, used)
     if table.takes_encoded_lists:

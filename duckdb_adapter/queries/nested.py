@@ -171,13 +171,22 @@ def _reads_a_table(select: Mapping[str, Any]) -> bool:
 
 def _is_all(select: Mapping[str, Any]) -> bool:
     """Whether a SELECT returns all that it selects from, or the first rows."""
+    return selects_all(select) and [each["type"] for each in select["modifiers"]] in _LIMITS
+
+
+def selects_all(select: Mapping[str, Any]) -> bool:
+    """Whether a SELECT shows all columns of all rows that it selects from, before its modifiers.
+
+    Args:
+        select: Its node.
+    """
     shown = select["select_list"]
     if [each["class"] for each in shown] != ["STAR"] or select["where_clause"]:
         return False
     changes = ("exclude_list", "replace_list", "rename_list", "qualified_exclude_list")
     if any(shown[0].get(part) for part in (*changes, "columns", "expr", "relation_name")):
         return False
-    return shows_rows(select) and [each["type"] for each in select["modifiers"]] in _LIMITS
+    return shows_rows(select)
 
 
 def _qualified(select: Mapping[str, Any], outer: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -121,7 +121,7 @@ def key_sources(query: TableQuery) -> list[KeySource]:
         name = "" if files else source["table_name"]
         # Where a view is being bound, a name may be a view of it, which DuckDB refuses; and what a
         # relation captured is not known.
-        if query.is_lake_view and name:
+        if query.is_view and name:
             continue
         other = _Outside(source, select, _columns_in(root, source, select, query))
         compared = [_Compared(*pair) for pair in columns_joined_with(query, other)]

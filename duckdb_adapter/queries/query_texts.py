@@ -46,6 +46,16 @@ def query_in(text: str) -> str:
     return text
 
 
+def query_of_view(text: str) -> str | None:
+    """Return the query of a statement that creates a view; None where that names the columns.
+
+    Args:
+        text: The statement, as DuckDB writes it.
+    """
+    found = _pattern(rf"{_CREATE} VIEW(?: IF NOT EXISTS)? <name> AS\b").match(text)
+    return None if found is None else text[found.end() :]
+
+
 def fires_triggers(text: str) -> bool:
     """Whether a statement inserts rows into a table, whose triggers may read any other table.
 

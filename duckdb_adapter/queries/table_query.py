@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import pyarrow as pa
 
 from duckdb_adapter.identifiers import fold
-from duckdb_adapter.lake_names import LakeTable
 from duckdb_adapter.queries.column_uses import ColumnUses, uses_of
 from duckdb_adapter.queries.nested import statement_in, with_stable_names
 from duckdb_adapter.queries.parsing import parse
@@ -50,6 +49,14 @@ def kept_by_query(
     return answer
 
 
+class View(Protocol):
+    """A view that is all of a table."""
+
+    def is_read_by(self, node: Mapping[str, Any]) -> bool:
+        """Whether a node of a syntax tree is the view."""
+        ...
+
+
 class TableQuery:
     """A statement, and the table that it names.
 
@@ -60,7 +67,7 @@ class TableQuery:
         name: The table, as it stands in the text.
         alias: What the table is called where the statement gives it no name.
         schema: The columns of the table.
-        lake: The folder that the table is attached in, if the view of it is read.
+        view: The view through which the table is read, if the statement names that.
         call: The arguments of `lance_scan`, if the name stands for a call of it.
 
     Attributes:
@@ -73,7 +80,7 @@ class TableQuery:
         name: str,
         alias: str,
         schema: pa.Schema,
-        lake: LakeTable | None = None,
+        view: View | None = None,
         call: ScanCall | None = None,
     ) -> None:
         self.text = text
@@ -81,16 +88,16 @@ class TableQuery:
         self.schema = schema
         self.answers = dict[tuple[Any, ...], Any]()
         self._alias = alias if call is None else SCAN
-        self._lake = lake
+        self._view = view
         self._call = call
 
     def names(self, node: Mapping[str, Any]) -> bool:
         """Whether what a SELECT selects from is the table, or a view or call that is all of it."""
         if self._call is not None:
             return self._call.is_made_by(node)
-        if self._lake is None:
+        if self._view is None:
             return is_table(node, self.name)
-        return is_unmodified_table(node) and self._lake.is_read_by(node)
+        return is_unmodified_table(node) and self._view.is_read_by(node)
 
     @cached_property
     def statement_root(self) -> Mapping[str, Any] | None:
@@ -138,14 +145,14 @@ class TableQuery:
         return node if node is not None and self.names(node["from_table"]) else None
 
     @property
-    def is_lake_view(self) -> bool:
-        """Whether the view of an attached folder is read."""
-        return self._lake is not None
+    def is_view(self) -> bool:
+        """Whether the statement names a view of the table."""
+        return self._view is not None
 
     @property
     def is_by_name(self) -> bool:
         """Whether the table itself is named, and neither a view nor a call stands for it."""
-        return self._lake is None and self._call is None
+        return self._view is None and self._call is None
 
     @cached_property
     def table_read(self) -> TableRead | None:

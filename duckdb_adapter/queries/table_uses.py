@@ -18,6 +18,7 @@ from duckdb_adapter.queries.called_functions import (
 from duckdb_adapter.queries.computed_filters import ComputedFilter, computed_filter
 from duckdb_adapter.queries.extreme_tests import ExtremeUses, extreme_uses
 from duckdb_adapter.queries.groups import RepeatedColumns, repeated_columns
+from duckdb_adapter.queries.guessed_views import GuessedView
 from duckdb_adapter.queries.joins import join_keys, may_join, tests_constants
 from duckdb_adapter.queries.limits import LimitedRange, limited_range, sampled_rows
 from duckdb_adapter.queries.members import UsedColumns, used_columns
@@ -40,12 +41,12 @@ class StatementTable(NamedTuple):
     Attributes:
         name: As it stands in the text.
         alias: What it is called where the statement gives it no name.
-        lake: The folder that it is attached in, if the view of it is read.
+        view: The view through which it is read, if the statement names that.
     """
 
     name: str
     alias: str
-    lake: LakeTable | None
+    view: LakeTable | GuessedView | None
 
 
 class TableUses:
@@ -170,7 +171,7 @@ class _Same(Generic[T]):
 def _new_uses(
     text: str, table: StatementTable, schema: _Same[pa.Schema], call: _Same[ScanCall | None]
 ) -> TableUses:
-    query = TableQuery(text, table.name, table.alias, schema.it, table.lake, call.it)
+    query = TableQuery(text, table.name, table.alias, schema.it, table.view, call.it)
     return TableUses(query)
 
 

@@ -171,7 +171,7 @@ class JoinedScan:
         if not twice:
             return self._is_sole
         used = frozenset[str]().union(*(told.used for told in self._told))
-        return self._use.bind_count == 1 + twice and not used.issuperset(
+        return self._use.is_bound_in(1 + twice) and not used.issuperset(
             fold(name) for name in names if name != COUNT_COLUMN
         )
 

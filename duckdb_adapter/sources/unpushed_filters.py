@@ -54,7 +54,7 @@ class FilteredRows(MemberRows):
 
     def batches(self, names: Names, terms: Terms) -> RecordBatches:
         self._use.mark_read()
-        conditions = self._conditions() if self._use.bind_count == self._places else []
+        conditions = self._conditions() if self._use.is_bound_in(self._places) else []
         if conditions:
             condition = reduce(and_, conditions)
             terms = [*terms, condition] if self._is_worthwhile(condition) else terms
