@@ -209,12 +209,32 @@ def test_what_is_tested_elsewhere_is(name: str) -> None:
     assert name in (REPOSITORY / ELSEWHERE[name]).read_text("utf-8")
 
 
-@pytest.mark.parametrize(
-    "path", [*DOCUMENTS, *((REPOSITORY / "docs").glob("duckdb.md"))], ids=lambda path: path.name
-)
+def anchors(path: Path) -> set[str]:
+    """Return what a link can name in a document, as GitHub makes it of the headings."""
+    text = re.sub(r"^```.*?^```$", "", path.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", one).strip().lower().replace(" ", "-") for one in headings}
+
+
+LINKING = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md")]
+
+
+@pytest.mark.parametrize("path", LINKING, ids=lambda path: path.name)
 def test_links_between_documents_lead_somewhere(path: Path) -> None:
-    for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text("utf-8")):
-        assert (path.parent / link).exists(), f"{path.name} links to {link}"
+    for link, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", path.read_text("utf-8")):
+        target = path.parent / link if link else path
+        assert target.exists(), f"{path.name} links to {link}"
+        if anchor:
+            assert anchor in anchors(target), f"{path.name} links to {link}#{anchor}"
+
+
+def test_the_reading_order_takes_an_afternoon() -> None:
+    text = (REPOSITORY / "docs" / "architecture.md").read_text("utf-8")
+    steps = text.split("\n## A reading order\n")[1].split("\n## ")[0]
+    sources = re.findall(r"`(lancefs/[\w/]+\.py)`", steps)
+    assert len(sources) >= 10
+    lines = [(REPOSITORY / source).read_text("utf-8").count("\n") for source in sources]
+    assert sum(lines) < 4000
 
 
 def write_output() -> None:
