@@ -122,7 +122,7 @@ def restrict(
         return _first_applied((_row_count, partial(_kept, kept)), table) or kept
     found = _first_applied(_FIRST, table)
     if found is None:
-        table = _with_kept_texts(table)
+        table = _with_cached_strings(table)
         found = _first_applied(_LATER, table)
     return table.rows if found is None else found
 
@@ -155,7 +155,7 @@ def _first_applied(rewrites: Sequence[Rewrite], table: BoundTable) -> Replacemen
     return None
 
 
-def _with_kept_texts(table: BoundTable) -> BoundTable:
+def _with_cached_strings(table: BoundTable) -> BoundTable:
     """Return a table with those string columns cached that statements use repeatedly."""
     used = table.uses.repeated_columns
     try:

@@ -23,9 +23,9 @@ from lancefs.lance_dataset import LanceDataset
 from lancefs.scan.scanner import LanceScanner
 from lancefs.scan.settings import BATCH_ROWS
 from lancefs.table.dictionary_columns import stored_items
-from lancefs.table.kept_texts import BUDGET, KEPT_TEXTS, MAX_VALUES, KeptTexts
 from lancefs.table.per_version import PerVersion
 from lancefs.table.stored_dictionaries import is_encodable
+from lancefs.table.string_cache import BUDGET, MAX_VALUES, STRING_CACHE, CachedStrings
 
 # Rows of the tables whose values are counted: a shorter table is read with all its rows, and
 # counting the values of a longer one would delay even an EXPLAIN by seconds.
@@ -183,7 +183,7 @@ def count_values(dataset: LanceDataset, paths: Sequence[str]) -> CombinationCoun
 
 def _have_many(dataset: LanceDataset, paths: Sequence[str]) -> bool:
     """Whether a column has many values, as was found when it was to be kept."""
-    kept = KEPT_TEXTS.of(dataset.opened)
+    kept = STRING_CACHE.of(dataset.opened)
     found = (kept.get(dataset.opened.column(path).id) for path in paths)
     return any(texts is not None and not texts.is_kept for texts in found)
 
@@ -201,7 +201,7 @@ def keep_texts(rows: Rows, used: RepeatedColumns) -> bool:
     Raises:
         LanceError: A column cannot be read.
     """
-    dataset, kept = rows.dataset, KEPT_TEXTS.of(rows.dataset.opened)
+    dataset, kept = rows.dataset, STRING_CACHE.of(rows.dataset.opened)
     fields = [dataset.opened.column(name) for name in used.columns if name not in rows.encoded]
     unknown = [field for field in fields if is_encodable(field) and field.id not in kept]
     texts = [field for field in unknown if not field.children]
@@ -214,14 +214,14 @@ def keep_texts(rows: Rows, used: RepeatedColumns) -> bool:
     return any(kept[field.id].is_kept for field in again)
 
 
-def _kept(dataset: LanceDataset, field: Field) -> KeptTexts:
+def _kept(dataset: LanceDataset, field: Field) -> CachedStrings:
     """Read a column that is to be kept, until it has many values."""
-    texts, column = KeptTexts(), field.name
+    texts, column = CachedStrings(), field.name
     first = _read(dataset, [column], limit=_PROBED_ROWS).to_table()[column].combine_chunks()
     if len(first.dictionary) > MAX_VALUES:  # before others are read ahead
         texts.let_go()
         return texts
-    KEPT_TEXTS.of(dataset.opened)[field.id] = texts
+    STRING_CACHE.of(dataset.opened)[field.id] = texts
     with _read(dataset, [column], batch_size=_COUNTED_ROWS).to_reader() as reader:
         for _ in reader:
             if not texts.is_kept:

@@ -40,8 +40,8 @@ from lancefs.scan.selectivity import estimate_selectivity
 from lancefs.scan.settings import BATCH_ROWS
 from lancefs.table.dictionary_columns import ENCODED, encoded_type
 from lancefs.table.fragment_readers import are_several_local
-from lancefs.table.kept_texts import kept_ids
 from lancefs.table.per_version import PerVersion
+from lancefs.table.string_cache import cached_string_ids
 
 COUNT_COLUMN = "__lance_rows"
 _COUNT_FIELD = pa.field(COUNT_COLUMN, pa.null())
@@ -292,7 +292,7 @@ class Rows(RowSource):
         """Describe the columns; those of a whole version once for all queries."""
         version = self.dataset.opened
         is_whole = self._encodes and self.dataset.schema is version.shown_schema
-        known, kept = _COLUMNS.of(version) if is_whole else {}, kept_ids(version)
+        known, kept = _COLUMNS.of(version) if is_whole else {}, cached_string_ids(version)
         found = known.get(kept)
         if found is None:
             found = self._described_newly(kept)

@@ -14,7 +14,7 @@ from lancefs.datafile.arrays import mask_of, numbers_of
 from lancefs.datafile.buffers import Array, Ints
 from lancefs.datafile.constants import array_of, scalar_of
 from lancefs.datafile.kernels import add_positions, count_sums
-from lancefs.table.kept_texts import MAX_VALUES
+from lancefs.table.string_cache import MAX_VALUES
 
 # As many as DuckDB computes a function of once each, if they are in a dictionary; null is one.
 MAX_COMBINATIONS = MAX_VALUES + 1

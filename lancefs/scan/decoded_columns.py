@@ -92,7 +92,7 @@ def _read_group(
         asked = decimal64_fields(fragment, asked, ranges, decimal64)
     if encoded := forms.dictionary | forms.items:
         return dictionary_columns.read(
-            fragment, asked, ranges, request.blobs, encoded, request.kept_texts
+            fragment, asked, ranges, request.blobs, encoded, request.string_cache
         )
     return fragment.read(asked, ranges, request.blobs)
 

@@ -314,7 +314,7 @@ class MorselReader:
             return frozenset()
         if not isinstance(reader, FragmentReader):
             return frozenset()
-        kept = self.request.kept_texts
+        kept = self.request.string_cache
         in_memory = {field.id for field in fields if field.id in kept and kept[field.id].is_kept}
         return fields_with_dictionaries(reader, fields) | in_memory
 

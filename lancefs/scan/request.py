@@ -19,8 +19,8 @@ from lancefs.table.fragment_reader import FragmentReader
 if TYPE_CHECKING:
     from lancefs.scan.conditions import Condition
     from lancefs.scan.index_use import IndexUse
-    from lancefs.table.kept_texts import KeptTexts
     from lancefs.table.row_index import RowIndex
+    from lancefs.table.string_cache import CachedStrings
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ScanRequest:
         blobs: Whether blob columns show where their bytes are, or the bytes.
         forms: Which columns come in another form than their values.
         settings: What the scan is tuned by.
-        kept_texts: Columns of strings that stay in memory, by field id.
+        string_cache: Columns of strings that stay in memory, by field id.
         is_collected: Whether the consumer keeps all batches; they are as long as is quickest then.
         stats: Counts what the scan does.
     """
@@ -57,7 +57,7 @@ class ScanRequest:
     blobs: Blobs
     forms: OutputForms
     settings: ScanSettings
-    kept_texts: Mapping[int, KeptTexts]
+    string_cache: Mapping[int, CachedStrings]
     is_collected: bool = False
     stats: ScanStats = field(default_factory=ScanStats, compare=False)
 

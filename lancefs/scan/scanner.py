@@ -35,10 +35,10 @@ from lancefs.scan.settings import default_settings
 from lancefs.scan.stats import ScanStats
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragments import Fragment
-from lancefs.table.kept_texts import KEPT_TEXTS
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.row_metadata import ROW_ID
 from lancefs.table.schema import shown_schema
+from lancefs.table.string_cache import STRING_CACHE
 
 if TYPE_CHECKING:
     from lancefs.index.counting import Count
@@ -155,7 +155,7 @@ class LanceScanner(OtherNames):
             blobs=blobs,
             forms=forms_of(version, self._projection.expressions is not None, **forms),
             settings=settings,
-            kept_texts=KEPT_TEXTS.of(version),
+            string_cache=STRING_CACHE.of(version),
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -16,8 +16,8 @@ from lancefs.datafile.fields import Blobs, Field
 from lancefs.datafile.row_ranges import as_ranges
 from lancefs.table.fragment_reader import FragmentReader
 from lancefs.table.fragment_run import FragmentRun, FragmentSource
-from lancefs.table.kept_texts import KeptTexts
 from lancefs.table.stored_dictionaries import dictionary_columns, text_field
+from lancefs.table.string_cache import CachedStrings
 
 ENCODED = pa.dictionary(pa.int32(), pa.string())
 # Rows of a fragment of a run, on average, up to which decoding the strings of all together, and
@@ -32,7 +32,7 @@ def read(
     ranges: Sequence[RowRange],
     blobs: Blobs,
     encoded: Set[int],
-    kept: Mapping[int, KeptTexts],
+    kept: Mapping[int, CachedStrings],
 ) -> list[pa.Array]:
     """Read rows of several fields, some of them dictionary-encoded; see `FragmentReader.read`.
 

@@ -18,8 +18,8 @@ from duckdb_adapter.queries.parsing import _parsed
 from duckdb_adapter.sources import column_values
 from duckdb_adapter.version_cache import open_cached
 from lancefs.storage import Store
-from lancefs.table.kept_texts import kept_ids
 from lancefs.table.refs import Ref
+from lancefs.table.string_cache import cached_string_ids
 
 pytestmark = [needs_install, pytest.mark.usefixtures("any_table_is_long", "no_values_are_known")]
 
@@ -63,7 +63,7 @@ def table(written: Path, tmp_path: Path) -> Path:
 
 def _kept(path: Path) -> set[str]:
     version = open_cached(Store(None, str(path)), Ref(), None)
-    return {field.name for field in version.fields if field.id in kept_ids(version)}
+    return {field.name for field in version.fields if field.id in cached_string_ids(version)}
 
 
 QUERIES = [

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import lancefs
 from lancefs.lance_dataset import LanceDataset
-from lancefs.table import kept_texts
-from lancefs.table.kept_texts import KEPT_TEXTS, KeptTexts, kept_ids
+from lancefs.table import string_cache
+from lancefs.table.string_cache import STRING_CACHE, CachedStrings, cached_string_ids
 
 ROWS = 30_000
 
@@ -52,7 +52,7 @@ def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def _keeping(path: str, *columns: str) -> LanceDataset:
     dataset = lancefs.open(path)
     for column in columns:
-        KEPT_TEXTS.of(dataset.opened)[dataset.opened.field(column).id] = KeptTexts()
+        STRING_CACHE.of(dataset.opened)[dataset.opened.field(column).id] = CachedStrings()
     return dataset
 
 
@@ -73,7 +73,7 @@ def test_columns_are_the_same_when_they_are_read_again(path: str) -> None:
         assert found["id"] == expected["id"]
         columns = ["maybe", "user"]
         assert _plain(found.select(columns)) == expected.select(columns)
-    assert len(kept_ids(dataset.opened)) == 2
+    assert len(cached_string_ids(dataset.opened)) == 2
 
 
 def test_no_file_is_read_for_columns_that_are_kept(path: str) -> None:
@@ -117,12 +117,12 @@ def test_filters_that_no_row_of_small_fragments_passes(tmp_path_factory: Any) ->
 def test_fragments_longer_than_the_budget_are_not_kept(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_texts, "BUDGET", 1000)
+    monkeypatch.setattr(string_cache, "BUDGET", 1000)
     dataset = _keeping(path, "user")
     expected = lance.dataset(path).to_table(columns=["user"])
     for _ in range(2):
         assert _plain(_encoded(dataset, ["user"])) == expected
-    assert not kept_ids(dataset.opened)
+    assert not cached_string_ids(dataset.opened)
 
 
 def test_a_column_of_many_values_is_not_kept(path: str) -> None:
@@ -130,30 +130,30 @@ def test_a_column_of_many_values_is_not_kept(path: str) -> None:
     expected = lance.dataset(path).to_table(columns=["own"])
     for _ in range(2):
         assert _plain(_encoded(dataset, ["own"])) == expected
-    assert not kept_ids(dataset.opened)
+    assert not cached_string_ids(dataset.opened)
 
 
 def test_columns_leave_memory_that_others_need(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    shared = type(kept_texts._SHARED)(lambda: 100, ROWS)
-    monkeypatch.setattr(kept_texts, "_SHARED", shared)
+    shared = type(string_cache._SHARED)(lambda: 100, ROWS)
+    monkeypatch.setattr(string_cache, "_SHARED", shared)
     expected = lance.dataset(path).to_table(columns=["user", "maybe"])
     datasets = [_keeping(path, "user"), _keeping(path, "maybe")]
     for _ in range(20):
         for dataset, column in zip(datasets, ("user", "maybe"), strict=True):
             assert _plain(_encoded(dataset, [column])) == expected.select([column])
         shared.let_go_half()
-    assert not kept_ids(datasets[0].opened)
+    assert not cached_string_ids(datasets[0].opened)
 
 
 def test_a_column_is_read_while_a_thread_takes_its_memory(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_texts._SHARED, "hold", KeptTexts.let_go)
+    monkeypatch.setattr(string_cache._SHARED, "hold", CachedStrings.let_go)
     dataset = _keeping(path, "user")
     expected = lance.dataset(path).to_table(columns=["user"])
     for _ in range(2):
         assert _plain(_encoded(dataset, ["user"])) == expected
-    assert not kept_ids(dataset.opened)
+    assert not cached_string_ids(dataset.opened)
 
 
 def test_threads_read_a_column_that_is_being_kept(path: str) -> None:

@@ -37,7 +37,7 @@ _NULL, _UNKNOWN = 0xFFFE, 0xFFFF
 _FragmentRows: TypeAlias = "tuple[FragmentReader, Sequence[RowRange]]"
 
 
-class KeptTexts:
+class CachedStrings:
     """The strings of a column of an open version; threads share it.
 
     Attributes:
@@ -139,9 +139,9 @@ class KeptTexts:
 
 
 # The columns of a version that are kept, or were, by field id.
-KEPT_TEXTS = PerVersion[dict[int, KeptTexts]](lambda _: {})
+STRING_CACHE = PerVersion[dict[int, CachedStrings]](lambda _: {})
 
 
-def kept_ids(version: OpenVersion) -> frozenset[int]:
+def cached_string_ids(version: OpenVersion) -> frozenset[int]:
     """Return the field ids of the columns of a version that are kept."""
-    return frozenset(id for id, texts in list(KEPT_TEXTS.of(version).items()) if texts.is_kept)
+    return frozenset(id for id, texts in list(STRING_CACHE.of(version).items()) if texts.is_kept)
