@@ -1,7 +1,7 @@
 """A cache of facts about columns that page metadata tells: row sizes, dictionaries, full-zip pages.
 
 A table that is opened again has the same data files: facts are cached with the reader of the file
-(`known_files.py`), where the file has all columns of its fragment.
+(`reader_cache.py`), where the file has all columns of its fragment.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ from lancefs.table.deletions import read_deletions
 from lancefs.table.field_parts import check_rows, locate_fields
 from lancefs.table.fragment_messages import ADDRESS_LIMIT
 from lancefs.table.fragments import DataFile, Fragment
-from lancefs.table.known_files import COLUMN_BYTES, READER_BYTES, READERS, open_known
 from lancefs.table.members import stored, taken_out
+from lancefs.table.reader_cache import COLUMN_BYTES, READER_BYTES, READERS, open_cached
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
@@ -356,7 +356,7 @@ class FragmentReader:
                 file = self.file(data_file)
                 is_overlay = data_file not in self.fragment.files
                 rows = None if is_overlay else self.fragment.physical_rows
-                reader = open_known(file, data_file, rows, self.fields)
+                reader = open_cached(file, data_file, rows, self.fields)
                 opened = self._readers[data_file] = file, reader
                 self.keep()
             return opened

@@ -14,8 +14,8 @@ from lancefs.table.column_cache import ColumnCache
 from lancefs.table.fragment_reader import FragmentReader, ReaderCache
 from lancefs.table.fragment_table import Fragments
 from lancefs.table.fragments import Fragment
-from lancefs.table.known_files import READERS, forget_known
 from lancefs.table.plain_files import PlainFiles, plain_files
+from lancefs.table.reader_cache import READERS, forget_cached
 
 if TYPE_CHECKING:
     from lancefs.datafile.buffers import Ints
@@ -76,7 +76,7 @@ class _OpenReaders:
             reader.let_go()
         self.column_cache.clear()
         if self.files.store.is_local:
-            forget_known(self.root)
+            forget_cached(self.root)
 
 
 class FragmentReaders(Sequence[FragmentReader]):

@@ -19,7 +19,7 @@ from lancefs.datafile.v2_1 import cached_pages
 from lancefs.datafile.v2_1.plain_columns import PlainColumns
 from lancefs.datafile.v2_1.point_reader import PointReader
 from lancefs.errors import CorruptFile
-from lancefs.table.known_files import forget_known
+from lancefs.table.reader_cache import forget_cached
 
 ROWS = 1_200_000  # whose pages of 64 bits are two
 MONEY = pa.decimal128(15, 2)
@@ -90,7 +90,7 @@ def test_all_columns_of_numbers_are_read_by_the_kernel(
         others.append([field.name for field in self.others])
 
     monkeypatch.setattr(PlainColumns, "__init__", noted)
-    forget_known(str(path))  # other tests may have read it
+    forget_cached(str(path))  # other tests may have read it
     scanner = lancefs.open(path).scanner(
         dictionary_columns=["mode"], decimal64_columns=["price", "cent"]
     )
@@ -177,7 +177,7 @@ def test_a_damaged_dictionary_of_a_page_that_is_not_wanted_is_no_damage(
     with open(file.url, "r+b") as stored:
         stored.seek(start)
         stored.write(b"\xff" * (end - start))
-    forget_known(str(tmp_path / "t.lance"))
+    forget_cached(str(tmp_path / "t.lance"))
     dataset = lancefs.open(tmp_path / "t.lance")
     rows = data.slice(0, 2000)
     filter = pc.field("mode") == "by rail"

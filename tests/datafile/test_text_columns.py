@@ -15,7 +15,7 @@ import lancefs
 from lancefs.datafile.v2_1 import cached_pages, text_columns
 from lancefs.datafile.v2_1.plain_columns import PlainColumns
 from lancefs.errors import CorruptFile, MemoryLimitExceeded
-from lancefs.table.known_files import forget_known
+from lancefs.table.reader_cache import forget_cached
 
 ROWS = 30_000
 
@@ -112,7 +112,7 @@ def test_all_columns_of_strings_are_read_by_the_kernel(
         others.append([field.name for field in self.others])
 
     monkeypatch.setattr(PlainColumns, "__init__", noted)
-    forget_known(str(table))  # other tests may have read it
+    forget_cached(str(table))  # other tests may have read it
     lancefs.open(table).scanner(limit=2000).to_table()
     assert others == [[]]
 

@@ -22,7 +22,7 @@ from lancefs.datafile.fields import Field
 from lancefs.datafile.row_sizes import RowSizes
 from lancefs.errors import MissingFile
 from lancefs.storage.open_files import MAPPED_FILES
-from lancefs.table import known_files, row_estimates
+from lancefs.table import reader_cache, row_estimates
 from lancefs.table.fragment_reader import FragmentReader
 
 ROWS = 60_000
@@ -30,22 +30,22 @@ ROWS = 60_000
 
 @pytest.fixture(autouse=True)
 def nothing_known() -> Iterator[None]:
-    known_files.READERS.let_go_all()
+    reader_cache.READERS.let_go_all()
     yield
-    known_files.READERS.let_go_all()
+    reader_cache.READERS.let_go_all()
 
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the data files whose footers were read since."""
     names: list[str] = []
-    open_data_file = known_files.open_data_file
+    open_data_file = reader_cache.open_data_file
 
     def noting(file: Any, *arguments: Any) -> Any:
         names.append(Path(file.path).name)
         return open_data_file(file, *arguments)
 
-    monkeypatch.setattr(known_files, "open_data_file", noting)
+    monkeypatch.setattr(reader_cache, "open_data_file", noting)
     return names
 
 
@@ -213,7 +213,7 @@ def test_what_is_known_is_within_the_budget_and_holds_no_memory_of_files(
     finally:
         gc.enable()
     assert len(opened) == 2
-    known_files.READERS.let_go_all()
+    reader_cache.READERS.let_go_all()
     lancefs.open(path).head(1)
     assert len(opened) == 3
 
@@ -253,7 +253,7 @@ IN_A_POOL = """
 import gc
 import pyarrow as pa
 import lancefs
-from lancefs.table import known_files
+from lancefs.table import reader_cache
 
 usual = pa.default_memory_pool()
 pool = pa.proxy_memory_pool(usual)
@@ -261,7 +261,7 @@ pa.set_memory_pool(pool)
 for limit in (10, 2000):
     lancefs.open(sys.argv[1]).scanner(limit=limit).to_table()
 lancefs.open(sys.argv[1]).take([5, 700])
-assert known_files._KNOWN
+assert reader_cache._CACHED
 pa.set_memory_pool(usual)
 gc.collect()
 assert pool.bytes_allocated() == 0, pool.bytes_allocated()

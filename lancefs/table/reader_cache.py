@@ -1,8 +1,8 @@
-"""What was understood of local data files, for datasets that open them again.
+"""Readers of local data files, for datasets that open the files again.
 
-A program that asks a little of a table opens it each time. Data files are immutable, so that what
+A program that asks a little of a table opens it each time. Data files are immutable, so what
 footers, column metadata and page descriptions say of one is kept until memory is wanted for others,
-and found again by what tells the file from all others. Nothing here holds bytes of a file.
+and found by the path and identity of the file. Nothing here holds bytes of a file.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from lancefs.storage import File
 from lancefs.storage.shared_budget import SharedBudget
 from lancefs.table.fragments import DataFile
 
-# The open readers of all versions that a process keeps, and what is known of files that were closed
-# meanwhile; the budget is in bytes, about.
+# The open readers of all versions that a process keeps, and what is cached of files that were
+# closed meanwhile; the budget is in bytes, about.
 READERS = SharedBudget(lambda: 1 << 30, 64 * 1024 * 1024)
 # Memory of a reader, and of the metadata of each column of its open files, about.
 READER_BYTES = 8 * 1024
@@ -29,7 +29,7 @@ COLUMN_BYTES = 2 * 1024
 _FileKey: TypeAlias = tuple[Hashable, ...]
 
 
-class _KnownFile:
+class _CachedReader:
     """A reader of a data file without the memory of the file.
 
     Attributes:
@@ -50,21 +50,21 @@ class _KnownFile:
 
     def let_go(self) -> None:
         """Forget the file."""
-        _KNOWN.pop(self.key, None)
+        _CACHED.pop(self.key, None)
 
 
-_KNOWN: dict[_FileKey, _KnownFile] = {}
+_CACHED: dict[_FileKey, _CachedReader] = {}
 
 
-def open_known(
+def open_cached(
     file: File, data_file: DataFile, rows: int | None, fields: Sequence[Field]
 ) -> FieldReader:
-    """Open a data file, with what is known of it since it was opened before.
+    """Open a data file, with what is cached since it was opened before.
 
     Args:
         file: The file.
         data_file: What the manifest says of it.
-        rows: Number of rows that it should have; None if that is not known.
+        rows: Number of rows that it should have; None if that is not cached.
         fields: The columns of the table. Versions with other columns share nothing: each would
             plan anew what the other one has planned for its columns.
 
@@ -75,18 +75,18 @@ def open_known(
     """
     try:
         key = None if data_file.is_legacy else _key(file, data_file, rows)
-        known = None if key is None else _KNOWN.get(key)
-        if known is not None and known.fields is fields:
-            READERS.use(known)
-            return _over(file, known.reader)
+        cached = None if key is None else _CACHED.get(key)
+        if cached is not None and cached.fields is fields:
+            READERS.use(cached)
+            return _over(file, cached.reader)
         reader = open_data_file(file, data_file.columns, data_file.is_legacy, rows)
     except CorruptFile:
         file.let_go()  # it may have been read while something wrote it
         raise
     if key is not None and isinstance(reader, PointReader):
         unread = File(file.store, file.path, file.size)
-        known = _KNOWN[key] = _KnownFile(key, _over(unread, reader), fields)
-        READERS.hold(known)
+        cached = _CACHED[key] = _CachedReader(key, _over(unread, reader), fields)
+        READERS.hold(cached)
     return reader
 
 
@@ -95,16 +95,16 @@ def _over(file: File, reader: PointReader) -> PointReader:
     return reader.of(reader.container.of(file))
 
 
-def forget_known(root: str) -> None:
-    """Forget what is known of the local files below a directory.
+def forget_cached(root: str) -> None:
+    """Drop the cached readers of the local files below a directory.
 
     Args:
         root: The directory.
     """
-    for known in list(_KNOWN.values()):
-        if str(known.key[0]).startswith(f"{root}/"):
-            READERS.drop(known)
-            known.let_go()
+    for cached in list(_CACHED.values()):
+        if str(cached.key[0]).startswith(f"{root}/"):
+            READERS.drop(cached)
+            cached.let_go()
 
 
 def _key(file: File, data_file: DataFile, rows: int | None) -> _FileKey | None:
