@@ -25,7 +25,7 @@ from lancefs.datafile.v2_1.levels import LEVEL_BYTES
 from lancefs.lance_dataset import LanceDataset
 from lancefs.scan import morsel_reader
 from lancefs.scan.decoded_columns import read_columns
-from lancefs.scan.mapped_memory import Mapped
+from lancefs.scan.mapped_memory import MappedMemory
 from lancefs.scan.morsel_reader import MorselReader
 from lancefs.scan.morsels import DecodedMorsel, Morsel, decoded_bytes
 from lancefs.scan.pace import Pace
@@ -539,7 +539,7 @@ def test_bytes_of_all_fragments_are_given_back_once_there_are_many(tmp_path: Pat
     table = pa.table({"n": np.random.default_rng(1).integers(0, 1 << 62, 800_000)})
     lance.write_dataset(table, str(tmp_path / "t.lance"), max_rows_per_file=80_000)
     readers = lancefs.open(tmp_path / "t.lance").opened.readers
-    mapped, most, found = Mapped(4_000_000), 0, []
+    mapped, most, found = MappedMemory(4_000_000), 0, []
     for reader in readers:
         found += reader.read(reader.fields, [(0, reader.physical_rows)])
         assert reader.touched > 620_000  # the bytes of the file

@@ -21,7 +21,7 @@ from lancefs.datafile.blocks import RowRange
 from lancefs.errors import LanceError, MemoryLimitExceeded
 from lancefs.forks import cached_property
 from lancefs.scan.index_proof import IndexProof, WrongIndex
-from lancefs.scan.mapped_memory import Mapped
+from lancefs.scan.mapped_memory import MappedMemory
 from lancefs.scan.morsel_reader import MorselReader
 from lancefs.scan.morsels import DecodedMorsel, Morsel
 from lancefs.scan.named_rows import are_zones, fits, narrowed, read_named, take
@@ -226,10 +226,10 @@ class Scan:
         return MorselReader(self._request, self._mapped, ranged)
 
     @cached_property
-    def _mapped(self) -> Mapped:
+    def _mapped(self) -> MappedMemory:
         """Gives mapped bytes of files back after morsels."""
         request, settings = self._request, self._request.settings
-        return Mapped(
+        return MappedMemory(
             settings.table_mapped_bytes if request.is_collected else settings.stream_mapped_bytes
         )
 

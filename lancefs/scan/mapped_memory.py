@@ -10,7 +10,7 @@ from lancefs.forks import Lock
 from lancefs.table.fragment_run import FragmentSource
 
 
-class Mapped:
+class MappedMemory:
     """Watches how many mapped bytes of fragments are in memory; threads may share it.
 
     Args:

@@ -30,7 +30,7 @@ from lancefs.scan.decoded_columns import (
     read_columns,
 )
 from lancefs.scan.index_proof import check_claims
-from lancefs.scan.mapped_memory import Mapped
+from lancefs.scan.mapped_memory import MappedMemory
 from lancefs.scan.materialization import (
     are_few_of_long,
     is_chosen_first,
@@ -62,7 +62,7 @@ class MorselReader:
     """
 
     request: ScanRequest
-    mapped: Mapped
+    mapped: MappedMemory
     ranged_fields: tuple[Field, ...] = ()
 
     def read(self, morsel: Morsel, pace: Pace) -> DecodedMorsel:

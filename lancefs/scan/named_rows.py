@@ -32,7 +32,7 @@ from lancefs.scan.decoded_columns import (
     read_columns,
 )
 from lancefs.scan.index_proof import check_claims
-from lancefs.scan.mapped_memory import Mapped
+from lancefs.scan.mapped_memory import MappedMemory
 from lancefs.scan.morsels import decoded_bytes
 from lancefs.scan.output_forms import AS_VALUES
 from lancefs.scan.request import ScanRequest
@@ -105,7 +105,7 @@ def fits(candidates: Mapping[int, Sequence[RowRange] | None], most: int) -> bool
 
 def narrowed(
     request: ScanRequest,
-    mapped: Mapped,
+    mapped: MappedMemory,
     condition: Condition,
     named: Sequence[tuple[FragmentReader, Sequence[RowRange]]],
     most: int,
@@ -157,7 +157,7 @@ def are_zones(candidates: Mapping[int, Sequence[RowRange] | None]) -> bool:
 
 def read_named(
     request: ScanRequest,
-    mapped: Mapped,
+    mapped: MappedMemory,
     condition: Condition,
     named: Sequence[tuple[FragmentReader, Sequence[RowRange]]],
     claims_in: Callable[[int], Sequence[IndexClaim]],
@@ -244,7 +244,7 @@ def decode_passing(
 
 def _find_passing(
     request: ScanRequest,
-    mapped: Mapped,
+    mapped: MappedMemory,
     fragment: FragmentReader,
     condition: Condition,
     ranges: Sequence[RowRange],

@@ -9,7 +9,7 @@ import pyarrow as pa
 from lancefs.datafile.arrays import batch_bytes, without_columns
 from lancefs.datafile.fields import Field
 from lancefs.errors import ArrayTooLarge
-from lancefs.scan.mapped_memory import Mapped
+from lancefs.scan.mapped_memory import MappedMemory
 from lancefs.scan.settings import STREAM_MAPPED_BYTES
 from lancefs.threads import THREADS, Threads, prefetch, submit
 from lancefs.views.view_batches import Batch, joins, read_in_parts, read_together
@@ -43,7 +43,7 @@ def read_batches(
         return [pa.RecordBatch.from_arrays(arrays, schema=schema) for arrays in parts]
 
     pool = Threads(THREADS, "lancefs-stream")
-    mapped = Mapped(STREAM_MAPPED_BYTES)
+    mapped = MappedMemory(STREAM_MAPPED_BYTES)
     most = 1  # the size of the first group is not known, so that nothing is read beside it
 
     def is_full(under_way: Sequence[Sequence[Batch]]) -> bool:

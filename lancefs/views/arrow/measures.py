@@ -26,7 +26,7 @@ from lancefs.datafile.fields import Field
 from lancefs.datafile.outlines import outline_of
 from lancefs.errors import MemoryLimitExceeded
 from lancefs.forks import Lock
-from lancefs.scan.mapped_memory import Mapped
+from lancefs.scan.mapped_memory import MappedMemory
 from lancefs.scan.settings import STREAM_MAPPED_BYTES
 from lancefs.storage import SMALL_FILE
 from lancefs.storage.budget_cache import BudgetCache
@@ -91,7 +91,7 @@ class Measures(KnownMeasures):
         shapes: Sequence[Shape],
     ) -> None:
         super().__init__(sharer, batches, fields, shapes)
-        self._mapped = Mapped(STREAM_MAPPED_BYTES)
+        self._mapped = MappedMemory(STREAM_MAPPED_BYTES)
         self._lock = Lock()
 
     def require_extents(self) -> None:
