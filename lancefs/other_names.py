@@ -46,6 +46,8 @@ DATASET = {
     "config": "manifest.config has it",
     "data_storage_version": "manifest.data_version has it",
     "delta": "changes(since) returns the rows that changed",
+    # Dask asks datasets of pyarrow for it.
+    "files": "get_fragments() has them as metadata.files; Dask takes list(dataset.get_fragments())",
     "fragment_ids": "[fragment.id for fragment in dataset.fragments] are the ids",
     "lance_schema": "manifest.fields has it",
     "slice": "to_table(offset=…, limit=…) reads a range of rows",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -134,3 +135,25 @@ def test_the_error_says_what_is_wrong_and_what_to_do(
 ) -> None:
     with pytest.raises(error, match=re.escape(text)):
         mistake()
+
+
+@pytest.mark.parametrize("spelled", ["my%20tables/orders.lance", r"my tables\orders.lance"])
+def test_a_path_in_the_spelling_of_urls_or_windows_is_found(tmp_path: Path, spelled: str) -> None:
+    (tmp_path / "my tables" / "orders.lance").mkdir(parents=True)
+    meant = re.escape(f"did you mean {tmp_path}/my tables/orders.lance?")
+    with pytest.raises(NotALanceTable, match=meant):
+        lancefs.open(f"file://{tmp_path}/{spelled}")
+
+
+def test_a_table_of_a_similar_name_in_an_archive_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "lake"
+    shutil.copytree(ORDERS, folder / "orders.lance")
+    for kind, format in (("zip", "zip"), ("tar", "gztar")):
+        archive = shutil.make_archive(str(tmp_path / "lake"), format, folder, "orders.lance")
+        with pytest.raises(NotALanceTable, match=r"order\.lance: .*did you mean orders\.lance\?"):
+            lancefs.open(f"{kind}://order.lance::{archive}")
+
+
+def test_dask_is_told_what_to_take_in_place_of_the_files_of_a_dataset() -> None:
+    with pytest.raises(AttributeError, match=r"Dask takes list\(dataset.get_fragments\(\)\)"):
+        _ = _opened().files

@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from urllib.parse import unquote
 
 from lancefs.errors import LanceError, NotALanceTable
 from lancefs.storage import Store
-from lancefs.storage.filesystems import is_bucket
+from lancefs.storage.filesystems import is_archive, is_bucket
 from lancefs.storage.retries import message_of
 from lancefs.table.versions import VERSIONS, web_hint
 
@@ -41,7 +42,9 @@ def not_a_table(store: Store) -> NotALanceTable:
     if what is None and not names:
         hint = _FILE_HINT if _VERSIONED.search(store.root) else web_hint(store)
         if store.is_local:  # elsewhere it would take a request
-            hint = hint or _url_hint(store) or similar_hint(store)
+            hint = hint or _url_hint(store) or _spelling_hint(store) or similar_hint(store)
+        elif is_archive(store.fs):
+            hint = hint or similar_hint(store)
         what = f"there is no such directory, or it is empty{said}{hint}"
     around = enclosing_table(Store(store.fs, store.root.rpartition("/")[0]))
     if around is not None:
@@ -65,7 +68,7 @@ def _names(store: Store) -> tuple[list[str], str]:
 def similar_hint(store: Store) -> str:
     """Name the directories beside a path where nothing is that were probably meant."""
     parent, _, name = store.root.rpartition("/")
-    folder = Store(store.fs, parent or "/")
+    folder = Store(store.fs, parent or store.fs.root_marker)
     try:
         # All tables have the ending in common, which makes no two names alike.
         beside = {one.removesuffix(".lance"): one for one in folder.names() if one != name}
@@ -80,6 +83,14 @@ def _url_hint(store: Store) -> str:
     """Name the URL that was a path on the way, which leaves one slash of two."""
     match = _URL_AS_PATH.search(store.root)
     return f"; did you mean {match[1]}://{match[2]}? A URL is no path" if match else ""
+
+
+def _spelling_hint(store: Store) -> str:
+    """Name the directory that is there if a path is quoted, as in a URL, or as Windows has it."""
+    for path in (unquote(store.root), store.root.replace("\\", "/")):
+        if path != store.root and os.path.isdir(path):
+            return f"; did you mean {path}?"
+    return ""
 
 
 def enclosing_table(store: Store) -> str | None:
