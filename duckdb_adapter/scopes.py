@@ -36,6 +36,15 @@ _RUN = compile("__lance_result = __lance_run(*__lance_args, **__lance_kwargs)", 
 _MAX_NAMES = 1000
 # Settings that decide which rows a statement uses.
 _SETTINGS = ("default_collation", "default_order", "preserve_insertion_order")
+_TRUE = "true"
+# A query that tells settings by the name of its column, when it is bound.
+_ASKED = ", ".join(
+    f"system.main.current_setting('{name}')" for name in (*NEEDED_SETTINGS, *_SETTINGS)
+)
+_ASK = (
+    "FROM system.main.query(system.main.concat('SELECT 1 AS \"', "
+    f"system.main.concat_ws('|', {_ASKED}), '\"'))"
+)
 
 
 class Scope:
@@ -137,16 +146,17 @@ class Scope:
 
     @cached_property
     def _settings(self) -> EngineSettings | None:
-        """The settings; None where they do not let DuckDB read what is outside of the database."""
-        names = (*NEEDED_SETTINGS, *_SETTINGS)
-        settings = ", ".join(f"system.main.current_setting('{name}')" for name in names)
-        with self._connection.cursor() as cursor:
-            answer = cursor.execute(f"SELECT {settings}").fetchone() or ()
-        values: dict[str, Any] = dict(zip(names, answer, strict=False))
-        if not all(values.get(name) for name in NEEDED_SETTINGS):
+        """The settings; None where they do not let DuckDB read what is outside of the database.
+
+        The connection itself is asked, since no other one has what `SET SESSION` sets. A query that
+        was run would end a result that the user is fetching; this one is bound only.
+        """
+        (answer,) = self._connection.sql(_ASK).columns
+        texts = dict(zip((*NEEDED_SETTINGS, *_SETTINGS), answer.split("|"), strict=True))
+        if not all(texts[name] == _TRUE for name in NEEDED_SETTINGS):
             return None
-        find, value_of = partial(_finds_file, self._connection), values.__getitem__
-        return EngineSettings(value_of, value_of, find, lambda name: None, calls_back=False)
+        find, is_set = partial(_finds_file, self._connection), lambda name: texts[name] == _TRUE
+        return EngineSettings(texts.__getitem__, is_set, find, lambda name: None, calls_back=False)
 
     def _context_of(self, found: ResolvedName) -> BindContext | None:
         """Return how the statement uses a name; None where its text does not prove it."""

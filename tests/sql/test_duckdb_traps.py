@@ -60,9 +60,22 @@ print("clean")
 def test_settings_that_forbid_it_are_honoured(road: str, setting: str) -> None:
     con = connect(road)
     con.execute(f"SET {setting} = false")
-    for query in (f"FROM '{ORDERS}'", f"FROM lance_scan('{ORDERS}')"):
+    for query in (
+        f"FROM '{ORDERS}'",
+        f"FROM lance_scan('{ORDERS}')",
+        f"CREATE VIEW orders AS FROM '{ORDERS}'",
+    ):
         with pytest.raises(duckdb.CatalogException, match="does not exist"):
             con.execute(query)
+
+
+@pytest.mark.parametrize("road", EACH_ROAD)
+def test_a_result_that_is_fetched_outlives_the_look_at_another_table(road: str) -> None:
+    con = connect(road)
+    rows = con.execute("FROM range(100000)")
+    assert rows.fetchone() == (0,)
+    con.sql(f"SELECT count(*) FROM '{ORDERS}'")
+    assert rows.fetchone() == (1,)
 
 
 @pytest.mark.parametrize("road", EACH_ROAD)

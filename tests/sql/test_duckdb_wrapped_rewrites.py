@@ -33,6 +33,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "day": [date.fromordinal(700_000 + n % 20) for n in numbers],
             "latency": [None if n % 11 == 3 else n / 8 for n in numbers],
             "note": [f"note {n}" if n % 5 else None for n in numbers],
+            "word": [("Ab", "aB")[n % 2] + str(n * 7919 % ROWS) for n in numbers],
             "req": [{"status": n % 4, "trace": str(n)} for n in numbers],
         }
     )
@@ -157,15 +158,18 @@ def test_macros_by_the_names_of_operators_use_all_rows(
         "preserve_insertion_order = false",
     ],
 )
-def test_settings_are_followed(table: Path, setting: str) -> None:
+@pytest.mark.parametrize("scope", ["", "SESSION "])
+def test_settings_are_followed(table: Path, setting: str, scope: str) -> None:
     con, own = connect("wrap"), connect("wrap")
     own.register("rows", lance.dataset(str(table)).to_table())
     own.execute("CREATE TABLE native AS FROM rows")
     for connection in (con, own):
-        connection.execute(f"SET {setting}")
+        connection.execute(f"SET {scope}{setting}")
     for query in (
         "SELECT count(*) FROM {t}",
         "SELECT min(host), max(level) FROM {t}",
+        "SELECT min(word), max(word) FROM {t}",
+        "SELECT word FROM {t} ORDER BY word, id LIMIT 3",
         "SELECT count(*) FROM {t} WHERE host LIKE 'HOST%'",
         "SELECT id FROM {t} ORDER BY id LIMIT 3",
         "SELECT lower(level), count(*) FROM {t} GROUP BY 1 ORDER BY ALL",
