@@ -17,6 +17,7 @@ from duckdb_adapter.storage import Storage
 from lancefs.errors import NotALanceTable
 from lancefs.storage import Store
 from lancefs.storage.filesystems import open_url
+from lancefs.table.not_a_table import enclosing_table
 from lancefs.table.versions import VERSIONS
 
 _SUFFIX = ".lance"
@@ -71,11 +72,18 @@ class Lake:
         """
         tables = self.tables()
         if not tables:
-            raise NotALanceTable(
-                f"{self.folder}: there is no Lance table in this folder, or no such folder"
-            )
+            raise self._without_tables()
         self._attach(connection, tables)
         return list(tables)
+
+    def _without_tables(self) -> NotALanceTable:
+        """Return the error for a folder in which no table is, or that is one."""
+        table = enclosing_table(Store(*open_url(self.folder, self.storage(self.folder))))
+        if table is not None:
+            text = f"lies in the Lance table {table}; attach the folder in which the table lies"
+            return NotALanceTable(f"{self.folder}: {text}, or name the table in FROM")
+        text = "there is no Lance table in this folder, or no such folder"
+        return NotALanceTable(f"{self.folder}: {text}")
 
     def refresh(self, connection: Any, has_other_columns: bool = False) -> bool:
         """Attach the folder again if it has other tables now.

@@ -66,6 +66,12 @@ def test_a_folder_without_tables_is_an_error(con: Any, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("below", ["", "/_versions"])
+def test_a_table_is_no_folder_of_tables(con: Any, below: str) -> None:
+    with pytest.raises(NotALanceTable, match=r"orders\.lance; attach the folder in which"):
+        duckdb_adapter.attach(con, f"{ORDERS}{below}")
+
+
 @needs_install
 def test_a_connection_that_knows_no_tables_says_what_to_do() -> None:
     printed = run_python(
