@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from duckdb_adapter.extension import remember_lake
+from duckdb_adapter.extension import installed_storage, remember_lake
 from duckdb_adapter.lakes import Lake
 from duckdb_adapter.releases import UnsupportedDuckDB
 from duckdb_adapter.storage import Storage
@@ -34,8 +34,8 @@ def attach(
         connection: One of a database that was opened after `install`, or a wrapped one.
         folder: A directory, or the URL of one.
         as_: What to call it in SQL. What `attach` gave this name before is replaced.
-        storage_options: To list the folder with, as `install` takes them. The views use those that
-            `install` or `wrap` were given.
+        storage_options: To list the folder with, by default those that `install` or `wrap` were
+            given. The views use the latter.
 
     Returns:
         The names of the tables.
@@ -47,10 +47,12 @@ def attach(
     """
     import duckdb
 
-    if storage_options is None and isinstance(connection, LanceConnection):
-        storage: Storage = connection.storage()
+    if storage_options is not None:
+        storage: Storage = Storage(options_of(storage_options))
+    elif isinstance(connection, LanceConnection):
+        storage = connection.storage()
     else:
-        storage = Storage(options_of(storage_options))
+        storage = installed_storage()
     lake = Lake(os.fspath(folder), as_, storage)
     try:
         names = lake.attach(connection)

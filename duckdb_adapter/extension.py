@@ -99,6 +99,14 @@ def number_of(connection: duckdb.DuckDBPyConnection) -> int | None:
     return None
 
 
+def installed_storage() -> Storage:
+    """Return the storage that `install` was given; without options where it was not called."""
+    import _duckdb
+
+    registration: Registration | None = getattr(_duckdb, _HOME, None)
+    return Storage({}) if registration is None else registration.storage
+
+
 def remember_lake(connection: duckdb.DuckDBPyConnection, lake: Lake) -> None:
     """Have tables found by name that are added to a folder after it was attached."""
     number = number_of(connection)

@@ -73,6 +73,25 @@ def test_a_table_is_no_folder_of_tables(con: Any, below: str) -> None:
 
 
 @needs_install
+def test_a_folder_is_listed_with_the_options_that_install_was_given() -> None:
+    printed = run_python(
+        """
+from pathlib import Path
+from duckdb_adapter import lakes
+
+def open_url(url, options, seen=lakes.open_url):
+    print(dict(options))
+    return seen(url, options)
+
+lakes.open_url = open_url
+duckdb_adapter.install(storage_options={"file": {"auto_mkdir": False}})
+duckdb_adapter.attach(duckdb.connect(), f"file://{Path(ORDERS).parent}")
+"""
+    )
+    assert printed == "{'auto_mkdir': False}"
+
+
+@needs_install
 def test_a_connection_that_knows_no_tables_says_what_to_do() -> None:
     printed = run_python(
         """
