@@ -21,9 +21,8 @@ from support import examples
 import duckdb_adapter
 import lancefs
 from duckdb_adapter import rewrites
-from duckdb_adapter.sources import column_values, combinations, groups, value_counter
-from duckdb_adapter.sources.combinations import Combinations
-from duckdb_adapter.sources.groups import GROUP, GroupedRows
+from duckdb_adapter.sources import column_values, groups, value_counter
+from duckdb_adapter.sources.groups import GROUP, Combinations, GroupedRows
 
 pytestmark = needs_install
 
@@ -212,7 +211,7 @@ def test_functions_fail_for_values_of_rows_that_are_left(native: Any, table: Pat
 def test_of_columns_with_many_combinations_some_are_numbered(
     native: Any, table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(combinations, "MAX_COMBINATIONS", 30)
+    monkeypatch.setattr(groups, "MAX_COMBINATIONS", 30)
     con = connect("install")
     for computed, is_grouped in (("upper(level), upper(host), lower(zone)", True), ("host", False)):
         query = f"SELECT {computed}, upper(host), avg(id) FROM {{t}} GROUP BY ALL ORDER BY ALL"
@@ -362,10 +361,10 @@ def test_columns_with_many_values_are_not_numbered(
         expected = native.execute(query.replace(f"'{path}'", "native")).fetchall()
     assert _is_grouped(con, query)
     assert con.execute(query).fetchall() == expected
-    monkeypatch.setattr(combinations, "MAX_COMBINATIONS", 1000)  # one number for each column
+    monkeypatch.setattr(groups, "MAX_COMBINATIONS", 1000)  # one number for each column
     assert _is_grouped(con, query)
     assert con.execute(query).fetchall() == expected
-    monkeypatch.setattr(combinations, "MAX_COMBINATIONS", 3)
+    monkeypatch.setattr(groups, "MAX_COMBINATIONS", 3)
     assert not _is_grouped(con, query)
     monkeypatch.undo()
     monkeypatch.setattr(groups, "_MIN_ROWS", 10)

@@ -26,7 +26,7 @@ from roads import (
 from support import examples
 
 from duckdb_adapter.sources import column_values, value_counter, value_counts
-from duckdb_adapter.sources.combinations import Combinations
+from duckdb_adapter.sources.groups import Combinations
 from lancefs.errors import ReadFailed
 
 pytestmark = needs_install
