@@ -5,7 +5,8 @@ They are counted once for a version, which never changes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,11 +110,13 @@ def stored_type(kind: pa.DataType) -> pa.DataType:
 
 def type_of(dataset: LanceDataset, path: str) -> pa.DataType:
     """Return the type of a column, or of a member of a struct."""
+    return member_type(dataset.schema.field, path)
+
+
+def member_type(field_of: Callable[[str], pa.Field], path: str) -> pa.DataType:
+    """Return the type of a column, or of a member of a struct, given the columns by name."""
     column, *members = path.split(".")
-    kind = dataset.schema.field(column).type
-    for member in members:
-        kind = kind.field(member).type
-    return kind
+    return reduce(lambda kind, member: kind.field(member).type, members, field_of(column).type)
 
 
 def _read(dataset: LanceDataset, paths: Sequence[str], **options: Any) -> LanceScanner:

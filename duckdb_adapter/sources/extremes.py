@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from duckdb_adapter.queries.extremes import used_extremes
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.sources.column_values import stored_type
+from duckdb_adapter.sources.column_values import member_type, stored_type
 from duckdb_adapter.sources.rows import Rows
 from duckdb_adapter.sources.value_counts import ValueCountRows, can_name, with_structs
 from lancefs.datafile.arrays import is_text, numbers_of, strings_of, valid_slots
@@ -78,7 +78,7 @@ def extreme_rows(
     used = used_extremes(query)
     if used is None or not can_name(used.columns):
         return None
-    kinds = [_type_of(rows, path) for path in used.columns]
+    kinds = [member_type(rows.filter_field, path) for path in used.columns]
     is_ordered = all(any(is_kind(kind) for is_kind in ORDERED) for kind in kinds)
     if not is_ordered or (any(map(is_text, kinds)) and not is_binary()):
         return None
@@ -104,15 +104,6 @@ def _with_another(ends: pa.Array, is_kept: bool) -> pa.Array:
     """
     is_null = is_text(ends.type) and not is_kept
     return pa.concat_arrays([ends, pa.nulls(1, ends.type) if is_null else ends[1:]])
-
-
-def _type_of(rows: Rows, path: str) -> pa.DataType:
-    """Return the type of a column as filters see it, or of a member of a struct."""
-    column, *members = path.split(".")
-    kind = rows.filter_field(column).type
-    for member in members:
-        kind = kind.field(member).type
-    return kind
 
 
 def extremes_of(rows: Rows, paths: Sequence[str]) -> dict[str, ColumnExtremes | None]:

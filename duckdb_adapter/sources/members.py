@@ -54,7 +54,8 @@ class MemberRows(Rows):
         self.required_builtins = frozenset({"count"}) if used.counts else frozenset()
         schema = dataset.schema
         self._fields = {
-            name: _with_members(schema.field(name), used, frozenset()) for name in used.members
+            name: _with_paths(schema.field(name), name, members, used.tested, frozenset())
+            for name, members in used.members.items()
         }
         self._fields |= {
             name: pa.field(name, _SHOWN) for name in schema.names if name in used.tested
@@ -87,9 +88,10 @@ class MemberRows(Rows):
         ]
         types = {n: kind for n, kind in whole.nested_types.items() if n not in self._fields}
         nested = {path: name for path, name in whole.nested.items() if name in types}
-        for name in used.members:
+        for name, members in used.members.items():
             if paths := self._encoded_paths(name):
-                types[name] = field_for_duckdb(_with_members(shown.field(name), used, paths)).type
+                found = _with_paths(shown.field(name), name, members, used.tested, paths)
+                types[name] = field_for_duckdb(found).type
                 nested |= dict.fromkeys(paths, name)
         encoded = whole.encoded - used.tested
         return DuckDBColumns(pa.schema(fields), encoded, whole.changed, nested, types)
@@ -213,21 +215,10 @@ def _with_nulls(valid: pa.Buffer | None, count: int, first: int = 0) -> pa.Array
     return pa.Array.from_buffers(_SHOWN, count, [valid, zeros], offset=first)
 
 
-def _with_members(field: pa.Field, used: UsedColumns, encoded: Set[str]) -> pa.Field:
-    """Return a struct with those of its members that are used, which are missing where it is.
-
-    Args:
-        field: The struct.
-        used: What is used of it.
-        encoded: The paths of members that come dictionary-encoded.
-    """
-    return _with_paths(field, field.name, used.members[field.name], used.tested, encoded)
-
-
 def _with_paths(
     field: pa.Field, path: str, members: Sequence[str], tested: Set[str], encoded: Set[str]
 ) -> pa.Field:
-    """Return a column or a member with some of the members in it.
+    """Return a column or a member with some of the members in it, which are missing where it is.
 
     Args:
         field: Its type.
