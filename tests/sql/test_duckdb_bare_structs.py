@@ -59,3 +59,33 @@ def test_structs_without_members_are_read_as_whether_they_are_there(
     with connect(road) as con:
         assert con.sql(f"SELECT x FROM '{path}'").fetchall() == [(value,) for value in expected]
         assert con.sql(f"SELECT x FROM '{path}' LIMIT 1 OFFSET 2").fetchall() == [(expected[2],)]
+
+
+class _Marker(pa.ExtensionType):  # type: ignore[misc]  # pyarrow has no types
+    """An extension type over structs without members."""
+
+    def __init__(self) -> None:
+        super().__init__(BARE, "lancefs.tests.marker")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> _Marker:
+        return cls()
+
+
+@pytest.mark.parametrize("road", INTERFACES)
+def test_an_extension_type_over_such_structs_is_read_in_a_struct(road: str, tmp_path: Path) -> None:
+    marker = _Marker()
+    pa.register_extension_type(marker)
+    try:
+        marks = pa.ExtensionArray.from_storage(marker, pa.array([{}, {}], BARE))
+        column = pa.StructArray.from_arrays([marks, pa.array([1, 2])], ["e", "a"])
+        path = str(tmp_path / "t.lance")
+        lance.write_dataset(pa.table({"x": column}), path, data_storage_version="2.3")
+        with connect(road) as con:
+            found = con.sql(f"SELECT x FROM '{path}'").fetchall()
+    finally:
+        pa.unregister_extension_type(marker.extension_name)
+    assert found == [({"e": True, "a": 1},), ({"e": True, "a": 2},)]
