@@ -49,7 +49,7 @@ def kept_by_query(
     return answer
 
 
-class View(Protocol):
+class ReadView(Protocol):
     """A view that is all of a table."""
 
     def is_read_by(self, node: Mapping[str, Any]) -> bool:
@@ -80,7 +80,7 @@ class TableQuery:
         name: str,
         alias: str,
         schema: pa.Schema,
-        view: View | None = None,
+        view: ReadView | None = None,
         call: ScanCall | None = None,
     ) -> None:
         self.text = text
