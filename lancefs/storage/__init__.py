@@ -12,8 +12,6 @@ from lancefs.storage.open_files import (
     SMALL_FILE,
     check_whole,
     file_identity,
-    identity_numbers,
-    read_plain,
 )
 from lancefs.storage.reads import Reads, run, together, with_prefetch
 from lancefs.storage.shared_budget import SharedBudget
@@ -39,13 +37,11 @@ __all__ = [
     "file_identity",
     "forget",
     "holding_tails",
-    "identity_numbers",
     "opened_folder",
     "prefetch",
     "read_all",
     "read_folder",
     "read_joined",
-    "read_plain",
     "run",
     "together",
     "with_prefetch",

@@ -110,13 +110,6 @@ def file_identity(device: int, number: int, size: int, modified: int) -> Hashabl
     return _Identity(device, number, size, modified)
 
 
-def identity_numbers(status: os.stat_result) -> tuple[int, ...] | None:
-    """Return what tells a file from others as signed numbers of 64 bits; None if it is no file."""
-    if not stat.S_ISREG(status.st_mode):
-        return None
-    return tuple((number + 2**63) % 2**64 - 2**63 for number in _Identity.of(status))
-
-
 def identity_at(path: str) -> Hashable | None:
     """Return what tells the bytes of the file at a path from others; None where there is none."""
     try:
@@ -513,34 +506,30 @@ def check_whole(url: str, size: int, most: int) -> None:
         raise error
 
 
-def read_plain(
-    path: str | bytes, memory: memoryview, folder: int | None = None
-) -> tuple[int, ...] | None:
+def read_plain(path: str, memory: memoryview) -> bool:
     """Read a small file that is no link into memory that has its size.
 
     Args:
         path: The absolute path, in a directory that may be read.
         memory: What the bytes are written to.
-        folder: Descriptor of the directory that a relative path starts from.
 
     Returns:
-        What `identity_numbers` tells of the file; None if the memory does not have the bytes.
-        `LocalFile` can read the file then, or says why not.
+        Whether the memory has the bytes; if not, `LocalFile` can read the file, or says why not.
     """
     if not NO_FOLLOW:
-        return None
+        return False
     try:
-        descriptor = os.open(path, READ_PLAIN, dir_fd=folder)
+        descriptor = os.open(path, READ_PLAIN)
     except OSError:
-        return None
+        return False
     try:
-        before = identity_numbers(status := os.fstat(descriptor))
-        if before is None or status.st_size != len(memory):
-            return None
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size != len(memory):
+            return False
         is_read = _fill(descriptor, memory, 0)
-        return before if is_read and identity_numbers(os.fstat(descriptor)) == before else None
+        return is_read and _Identity.of(os.fstat(descriptor)) == _Identity.of(status)
     except OSError:
-        return None
+        return False
     finally:
         os.close(descriptor)
 

@@ -4,6 +4,9 @@ A file per subject holds the NumPy kernels, which define what is right. Below ea
 compiled twin, a function that calls the C kernel of the same name: it returns the same bytes and
 refuses the same damage. Decoders import kernels from here. The imports below are the list of all
 kernels; if the C library is in use (see `library`), the twins replace them.
+
+Kernels that read messages or files (`files`, `footers`, `manifests`) have no twin: protobuf, and the
+readers of single files, do the same.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A small append leaves a file with one page in each column. Here the files of a run of such fragments
 are read far enough to tell where these pages are; see `container` for how one file is read, with
-all of its pages. Bytes are only passed over if protobuf is sure to accept them, see `wire`.
+all of its pages. Bytes are only passed over if protobuf is sure to accept them, see `wire.h`.
 
 Docs: format/file. Messages `ColumnMetadata` and `Encoding` of `protos/container.proto`.
 """
@@ -12,17 +12,19 @@ from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from lancefs.datafile.buffers import Ints
-from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
-from lancefs.datafile.kernels.wire import BYTES, VARINT, Reader, Unknown
+from lancefs.datafile.kernels.calls import Damaged, c_function
+from lancefs.proto import container_pb2 as pb
 from lancefs.storage import Bytes
 
 MAX_BUFFERS = 3  # of a page: chunk table, chunks, dictionary
 _MAX_ROWS = 1 << 48
-_MAGIC = b"LANC"
-_FOOTER = struct.Struct("<QQQIIHH4s")
-_ENTRY = struct.Struct("<QQ")  # position and size of a column's metadata, or of a global buffer
+_FOOTER = struct.Struct(
+    "<8xQ12xIHH4x"
+)  # where the table of columns is, its length, and the version
+_ENTRY = struct.Struct("<QQ")  # position and size of the metadata of a column
 
 
 class FileColumn(IntEnum):
@@ -62,6 +64,9 @@ class FilePages(NamedTuple):
     versions: Ints
 
 
+_c_find_pages = c_function("find_pages", "bytes number ints number ints number out out")
+
+
 def find_pages(data: Bytes, files: Ints, columns: Ints) -> FilePages | None:
     """Find the pages of columns that have one page in each of several files.
 
@@ -73,34 +78,8 @@ def find_pages(data: Bytes, files: Ints, columns: Ints) -> FilePages | None:
     Returns:
         None if a column of a file has more or fewer pages, or if a file is damaged or unusual.
     """
-    pages = np.zeros((len(columns), len(files), len(FileColumn)), np.int64)
-    versions = np.zeros((len(files), 2), np.int64)
-    try:
-        for number, (start, end) in enumerate(files.tolist()):
-            if not 0 <= start <= end <= len(data):
-                raise Unknown
-            file = _File(data[start:end].tobytes())
-            versions[number] = file.version
-            found = [file.page(column) for column in columns.tolist()]
-            if sum(page.stored_bytes for page in found) > end - start:
-                raise Unknown  # pages that share bytes
-            for column, page in enumerate(found):
-                pages[column, number] = page.numbers(start)
-    except Unknown:
-        return None
-    for of_column in pages:
-        first: dict[bytes, int] = {}
-        for number, page in enumerate(of_column):
-            start, end = page[[FileColumn.DESCRIPTION, FileColumn.DESCRIPTION_END]].tolist()
-            page[FileColumn.LIKE] = first.setdefault(data[start:end].tobytes(), number)
-    return FilePages(pages, versions)
-
-
-_c_find_pages = c_function("find_pages", "bytes number ints number ints number out out")
-
-
-@twin_of(find_pages)
-def _compiled_find_pages(data: Bytes, files: Ints, columns: Ints) -> FilePages | None:
+    if _c_find_pages is None:
+        return _find_by_protobuf(data, files, columns)
     pages = np.empty((len(columns), len(files), len(FileColumn)), np.int64)
     versions = np.empty((len(files), 2), np.int64)
     try:
@@ -110,140 +89,36 @@ def _compiled_find_pages(data: Bytes, files: Ints, columns: Ints) -> FilePages |
     return FilePages(pages, versions)
 
 
-class _Page(NamedTuple):
-    """A page: its rows, the ranges of its buffers in the file, and that of its description."""
-
-    rows: int
-    buffers: list[tuple[int, int]]
-    description: Reader
-    encoding: Reader | None = None  # of the column
-
-    @property
-    def stored_bytes(self) -> int:
-        return sum(end - start for start, end in self.buffers)
-
-    def numbers(self, shift: int) -> list[int]:
-        """Return the columns of the page but the last, for a file that begins at `shift`."""
-        ranges = [*self.buffers, (self.description.at, self.description.end)]
-        known = [bound + shift for one in ranges[:-1] for bound in one]
-        known += [0] * (2 * (MAX_BUFFERS - len(self.buffers)))
-        encoding = self.encoding
-        known += [at + shift for at in ranges[-1]]
-        known += [0, 0] if encoding is None else [encoding.at + shift, encoding.end + shift]
-        return [self.rows, len(self.buffers), *known, 0]
-
-
-class _File:
-    """The footer of a file, and its column metadata."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        if len(data) < _FOOTER.size:
-            raise Unknown
-        footer = _FOOTER.unpack(data[-_FOOTER.size :])
-        _, columns_at, buffers_at, buffers, columns, major, minor, magic = footer
-        if magic != _MAGIC:
-            raise Unknown
-        self.version = int(major), int(minor)
-        self.columns = self._table(columns_at, columns)
-        self._table(buffers_at, buffers)
-
-    def _table(self, position: int, count: int) -> list[tuple[int, int]]:
-        end = position + _ENTRY.size * count
-        if end > len(self.data):
-            raise Unknown
-        ranges = [(at, at + size) for at, size in _ENTRY.iter_unpack(self.data[position:end])]
-        if any(end > len(self.data) for _, end in ranges):
-            raise Unknown
-        return ranges
-
-    def page(self, column: int) -> _Page:
-        """Return the only page of a column."""
-        if not 0 <= column < len(self.columns):
-            raise Unknown
-        metadata, pages, has_encoding = Reader(self.data, *self.columns[column]), [], False
-        encoding: Reader | None = None
-        while metadata.at < metadata.end:
-            number, kind = metadata.tag()
-            if kind != BYTES:
-                raise Unknown
-            part = metadata.bytes()
-            if number == 1 and not has_encoding:
-                encoding = _encoding(part)
-                has_encoding = True
-            elif number == 2:
-                pages.append(self._page(part))
-            elif number not in (3, 4) or part.at < part.end:
-                raise Unknown  # there are no buffers that the pages share
-        if len(pages) != 1:
-            raise Unknown
-        return pages[0]._replace(encoding=encoding)
-
-    def _page(self, message: Reader) -> _Page:
-        starts: list[int] | None = None
-        sizes: list[int] | None = None
-        description, rows = None, 0
-        while message.at < message.end:
-            number, kind = message.tag()
-            if kind == VARINT and number in (3, 5):
-                value = message.varint()
-                rows = value if number == 3 else rows
-                continue
-            if kind != BYTES:
-                raise Unknown
-            part = message.bytes()
-            if number == 1 and starts is None:
-                starts = _numbers(part)
-            elif number == 2 and sizes is None:
-                sizes = _numbers(part)
-            elif number == 4 and description is None:
-                description = _encoding(part)
-            else:
-                raise Unknown
-        if rows >= _MAX_ROWS or description is None or len(starts or ()) != len(sizes or ()):
-            raise Unknown
-        pairs = zip(starts or (), sizes or (), strict=True)
-        ranges = [(start, start + size) for start, size in pairs]
-        if any(end > len(self.data) for _, end in ranges):
-            raise Unknown
-        return _Page(rows, ranges, description)
-
-
-def _numbers(packed: Reader) -> list[int]:
-    numbers: list[int] = []
-    while packed.at < packed.end:
-        numbers.append(packed.varint())
-        if len(numbers) > MAX_BUFFERS:
-            raise Unknown
-    return numbers
-
-
-def _encoding(message: Reader) -> Reader | None:
-    """Return the description in an `Encoding`; None where it says that there is none."""
-    if message.at == message.end:
+def _find_by_protobuf(data: Bytes, files: Ints, columns: Ints) -> FilePages | None:
+    """Find pages where there is no library; see `find_pages`."""
+    pages = np.zeros((len(columns), len(files), len(FileColumn)), np.int64)
+    versions, first = np.zeros((len(files), 2), np.int64), [dict[bytes, int]() for _ in columns]
+    try:
+        for number, (start, end) in enumerate(files.tolist()):
+            file, stored = data[start:end].tobytes(), 0
+            at, count, *versions[number] = _FOOTER.unpack(file[-_FOOTER.size :])
+            for column, index in enumerate(columns.tolist()):
+                begin, size = _ENTRY.unpack_from(file, at + _ENTRY.size * index)
+                metadata = pb.ColumnMetadata.FromString(file[begin : begin + size])
+                (page,) = metadata.pages
+                sizes, own = page.buffer_sizes, page.encoding.direct.encoding
+                places = list(zip(page.buffer_offsets, sizes, strict=True))
+                bounds = [
+                    start + at_ for place, length in places for at_ in (place, place + length)
+                ]
+                stored += sum(sizes)
+                is_odd = bool(metadata.buffer_offsets) or metadata.encoding.HasField("indirect")
+                is_odd |= page.length >= _MAX_ROWS or max(bounds, default=0) > end or not own
+                if is_odd or not 0 <= index < count or len(sizes) > MAX_BUFFERS:
+                    return None
+                bounds += [0] * (2 * MAX_BUFFERS - len(bounds))
+                for text in (own, metadata.encoding.direct.encoding):
+                    place = start + file.index(text, begin)
+                    bounds += [place, place + len(text)]
+                like = first[column].setdefault(own, number)
+                pages[column, number] = page.length, len(sizes), *bounds, like
+            if stored > len(file):
+                return None  # pages that share bytes
+    except (struct.error, DecodeError, ValueError):
         return None
-    number, kind = message.tag()
-    if kind != BYTES:
-        raise Unknown
-    part = message.bytes()
-    if message.at < message.end or (number == 3 and part.at < part.end):
-        raise Unknown
-    if number == 3:
-        return None
-    if number != 2 or part.tag() != (1, BYTES):
-        raise Unknown
-    description = part.bytes()
-    if part.at < part.end:
-        raise Unknown
-    _check_any(Reader(description.data, description.at, description.end))
-    return description
-
-
-def _check_any(message: Reader) -> None:
-    while message.at < message.end:
-        number, kind = message.tag()
-        if kind != BYTES or number not in (1, 2):
-            raise Unknown
-        part = message.bytes()
-        if number == 1 and not part.data[part.at : part.end].isascii():
-            raise Unknown
+    return FilePages(pages, versions)

@@ -1,4 +1,7 @@
-/* Messages in protobuf's wire format; see wire.py. */
+/* Messages in protobuf's wire format, read without protobuf if they have the known structure: bytes are
+ * only passed over if protobuf is sure to accept them.
+ *
+ * Format: https://protobuf.dev/programming-guides/encoding/ */
 #ifndef LANCEFS_WIRE_H
 #define LANCEFS_WIRE_H
 

@@ -11,10 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-import wire_messages
 from drawing import Arguments, damage, generators, ints, odd_place, some_of
-from file_inputs import files_of_a_folder, files_to_read
-from footer_inputs import small_files
 from hypothesis import strategies as st
 from json_inputs import json_values
 from level_inputs import levels_of_leaves, levels_of_rows
@@ -60,8 +57,6 @@ from lancefs.datafile.kernels import (
     codes,
     decimals,
     ends,
-    files,
-    footers,
     frames,
     fsst,
     intervals,
@@ -72,7 +67,6 @@ from lancefs.datafile.kernels import (
     lists,
     lookup,
     lz4,
-    manifests,
     membership,
     packed,
     parts,
@@ -302,22 +296,6 @@ def split_streams(draw: st.DrawFn) -> Arguments:
     data = draw(generators()).integers(0, 256, size, np.uint8)
     damage(draw, starts, ends, counts)
     return odd_place(draw, data), starts, ends, counts, width
-
-
-def manifest_messages() -> st.SearchStrategy[Arguments]:
-    messages = wire_messages.manifests()
-    return messages.map(lambda message: (np.frombuffer(message, np.uint8),))
-
-
-@st.composite
-def fragment_messages(draw: st.DrawFn) -> Arguments:
-    held = draw(st.lists(wire_messages.fragments(), max_size=6))
-    held = draw(st.sampled_from([held, held * 2]))  # several with the same files
-    bounds = np.cumsum([0, *map(len, held)], dtype=np.int64)
-    starts, ends = bounds[:-1].copy(), bounds[1:].copy()
-    if len(ends) and not draw(st.integers(0, 9)):
-        ends[-1] += draw(st.integers(-3, 3))
-    return np.frombuffer(b"".join(held), np.uint8), starts, ends
 
 
 @st.composite
@@ -584,11 +562,6 @@ PAIRS = {
     "number_texts": (membership.number_texts, texts_that_recur()),
     "text_bounds": (bounds.text_bounds, texts_of_zones()),
     "is_utf8": (utf8.is_utf8, texts()),
-    "find_fragments": (manifests.find_fragments, manifest_messages()),
-    "find_data_files": (manifests.find_data_files, fragment_messages()),
-    "read_files": (files.read_files, files_to_read()),
-    "identify_files": (files.identify_files, files_of_a_folder()),
-    "find_pages": (footers.find_pages, small_files()),
     "keep": (selection.keep, masked_values()),
     "keep_strings": (selection.keep_strings, masked_strings()),
     "keep_lists": (selection.keep_lists, masked_lists()),
