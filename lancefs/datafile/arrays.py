@@ -24,14 +24,13 @@ from lancefs.datafile.blocks import (
 )
 from lancefs.datafile.buffers import PLACE_BYTES, number_dtype, reserve
 from lancefs.datafile.kernels import (
-    are_letters,
     is_utf8,
     number_texts,
     take,
     take_strings,
     text_bounds,
 )
-from lancefs.datafile.kernels.strings import LARGEST, compact_offsets
+from lancefs.datafile.kernels.strings import LARGEST, are_letters, compact_offsets
 from lancefs.datafile.logical_types import is_list
 from lancefs.datafile.value_widths import min_value_bytes
 from lancefs.errors import ArrayTooLarge, CorruptFile

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from lancefs.datafile.arrays import bitmap, mask_of, stored_values, strings_of, valid_slots
 from lancefs.datafile.buffers import Array, Mask, dtype_of, to_arrow_numbers
-from lancefs.datafile.kernels import keep, keep_lists, keep_strings, slots_of
+from lancefs.datafile.kernels import keep, keep_lists, keep_strings
 
 _KernelKind: TypeAlias = Literal["fixed", "bits", "string", "list", "struct", "dictionary", "other"]
 
@@ -31,7 +31,7 @@ def filtered(arrays: Iterable[pa.Array], kept: Mask) -> list[pa.Array]:
         CorruptFile: The offsets of strings or lists descend or leave their bytes or items.
     """
     if np.count_nonzero(kept) < _FEW * len(kept):
-        slots = to_arrow_numbers(slots_of(kept))
+        slots = to_arrow_numbers(np.flatnonzero(kept))
         return [pc.take(array, slots, boundscheck=False) for array in arrays]
     return [_kept(array, kept) for array in arrays]
 

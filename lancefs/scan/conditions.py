@@ -27,7 +27,7 @@ from lancefs.datafile.arrays import (
 from lancefs.datafile.buffers import Mask, to_arrow_numbers
 from lancefs.datafile.constants import array_of
 from lancefs.datafile.fields import Field
-from lancefs.datafile.kernels import among, between, holds, slots_of, take, within
+from lancefs.datafile.kernels import among, holds, take, within
 from lancefs.errors import InvalidFilter
 from lancefs.forks import cached_property
 from lancefs.scan import expressions
@@ -402,7 +402,7 @@ def _evaluate_all(batch: pa.RecordBatch, tests: Sequence[Test]) -> Mask:
         if not is_long or np.count_nonzero(mask) > len(mask) * _MAX_LEFT:
             mask &= _evaluate_test(batch, test)
             continue
-        slots = slots_of(mask)
+        slots = np.flatnonzero(mask)
         mask[slots] = _evaluate_test(batch.select(names).take(to_arrow_numbers(slots)), test)
     return mask
 
@@ -487,7 +487,7 @@ def _match_in_lower_case(array: pa.StringArray, test: TextMatch) -> Mask:
     for letter in _LIKE_ASCII:
         mask |= _hold(array, letter.encode())
     if mask.any():
-        left = array.take(to_arrow_numbers(slots_of(mask)))
+        left = array.take(to_arrow_numbers(np.flatnonzero(mask)))
         mask[mask] = mask_of(_match(left, test))
     return mask
 
@@ -526,10 +526,10 @@ def _within(array: pa.Array, interval: Interval) -> Mask:
         values = stored_values(array, f"<{sign}{width}")
         numbers = interval.among
         if numbers is None:
-            mask = between(values, low, high)
+            mask = (values >= low) & (values <= high)
         else:
             mask = numbers.has(values)
             if low > numbers.low[0] or high < numbers.high[-1]:
-                mask &= between(values, low, high)
+                mask &= (values >= low) & (values <= high)
     valid = valid_slots(array)
     return mask if valid is None else mask & valid

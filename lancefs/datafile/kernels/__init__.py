@@ -5,8 +5,8 @@ compiled twin, a function that calls the C kernel of the same name: it returns t
 refuses the same damage. Decoders import kernels from here. The imports below are the list of all
 kernels; if the C library is in use (see `library`), the twins replace them.
 
-Kernels that read messages or files (`files`, `footers`, `manifests`) have no twin: protobuf, and the
-readers of single files, do the same.
+Kernels that read messages or files (`files`, `footers`, `manifests`) have no twin: protobuf, and
+the readers of single files, do the same.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from lancefs.datafile.kernels.footers import find_pages as find_pages
 from lancefs.datafile.kernels.frames import frame_sizes as frame_sizes
 from lancefs.datafile.kernels.fsst import decode_fsst as decode_fsst
 from lancefs.datafile.kernels.fsst import fsst_lengths as fsst_lengths
-from lancefs.datafile.kernels.intervals import between as between
 from lancefs.datafile.kernels.intervals import within as within
 from lancefs.datafile.kernels.items import find_items as find_items
 from lancefs.datafile.kernels.jsonb import write_json as write_json
@@ -39,7 +38,6 @@ from lancefs.datafile.kernels.library import LIBRARY
 from lancefs.datafile.kernels.library import KernelReport as KernelReport
 from lancefs.datafile.kernels.library import kernels_in_use as kernels_in_use
 from lancefs.datafile.kernels.lists import find_rows as find_rows
-from lancefs.datafile.kernels.lists import tally_levels as tally_levels
 from lancefs.datafile.kernels.lists import tally_parts as tally_parts
 from lancefs.datafile.kernels.lookup import take as take
 from lancefs.datafile.kernels.lookup import take_strings as take_strings
@@ -66,11 +64,9 @@ from lancefs.datafile.kernels.segments import gather as gather
 from lancefs.datafile.kernels.selection import keep as keep
 from lancefs.datafile.kernels.selection import keep_lists as keep_lists
 from lancefs.datafile.kernels.selection import keep_strings as keep_strings
-from lancefs.datafile.kernels.selection import slots_of as slots_of
 from lancefs.datafile.kernels.slots import copy_ranges as copy_ranges
 from lancefs.datafile.kernels.slots import find_spans as find_spans
 from lancefs.datafile.kernels.streams import join_streams as join_streams
-from lancefs.datafile.kernels.strings import are_letters as are_letters
 from lancefs.datafile.kernels.strings import find_strings as find_strings
 from lancefs.datafile.kernels.strings import join_chunks as join_chunks
 from lancefs.datafile.kernels.strings import join_letters as join_letters

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lancefs.datafile.buffers import Array, Ints, dtype_of, empty, total
-from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
+from lancefs.datafile.kernels.calls import Call, Damaged, twin_of
 from lancefs.datafile.kernels.segments import gather, places_of
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
@@ -51,16 +51,15 @@ def unpack(data: Bytes, starts: Ints, widths: Ints, counts: Ints, bits: int) -> 
     return blocks[np.arange(BLOCK) < counts[:, None]]
 
 
-_c_unpack = c_function("unpack", "bytes number ints ints ints number number out number")
-
-
-@twin_of(unpack)
-def _compiled_unpack(data: Bytes, starts: Ints, widths: Ints, counts: Ints, bits: int) -> Array:
+@twin_of(unpack, "bytes number ints ints ints number number out number")
+def _compiled_unpack(
+    call: Call, data: Bytes, starts: Ints, widths: Ints, counts: Ints, bits: int
+) -> Array:
     room = total(counts)
     if bits not in _SIZES or not 0 <= room <= BLOCK * len(counts):
         raise Damaged
     out = empty(room, dtype_of(bits // 8))
-    _c_unpack(data, len(data), starts, widths, counts, len(counts), bits, out, room)
+    call(data, len(data), starts, widths, counts, len(counts), bits, out, room)
     return out
 
 
@@ -102,18 +101,15 @@ def unpack_at(
     return values
 
 
-_c_unpack_at = c_function("unpack_at", "bytes number ints ints ints number ints number number out")
-
-
-@twin_of(unpack_at)
+@twin_of(unpack_at, "bytes number ints ints ints number ints number number out")
 def _compiled_unpack_at(
-    data: Bytes, starts: Ints, widths: Ints, counts: Ints, wanted: Ints, bits: int
+    call: Call, data: Bytes, starts: Ints, widths: Ints, counts: Ints, wanted: Ints, bits: int
 ) -> Array:
     if bits not in _SIZES:
         raise Damaged
     out = empty(len(wanted), dtype_of(bits // 8))
     blocks, values = len(counts), len(wanted)
-    _c_unpack_at(data, len(data), starts, widths, counts, blocks, wanted, values, bits, out)
+    call(data, len(data), starts, widths, counts, blocks, wanted, values, bits, out)
     return out
 
 
@@ -164,15 +160,12 @@ def read_widths(data: Bytes, starts: Ints, ends: Ints, bits: int) -> Ints:
     return wide
 
 
-_c_read_widths = c_function("read_widths", "bytes number ints ints number number out")
-
-
-@twin_of(read_widths)
-def _compiled_read_widths(data: Bytes, starts: Ints, ends: Ints, bits: int) -> Ints:
+@twin_of(read_widths, "bytes number ints ints number number out")
+def _compiled_read_widths(call: Call, data: Bytes, starts: Ints, ends: Ints, bits: int) -> Ints:
     if bits not in _SIZES:
         raise Damaged
     widths = np.empty(len(starts), np.int64)
-    _c_read_widths(data, len(data), starts, ends, len(starts), bits, widths)
+    call(data, len(data), starts, ends, len(starts), bits, widths)
     return widths
 
 
@@ -229,20 +222,15 @@ def unpack_buffers(
     return _insert_tails(values, stored, counts, tails)
 
 
-_c_unpack_buffers = c_function(
-    "unpack_buffers", "bytes number ints ints ints number number number out number"
-)
-
-
-@twin_of(unpack_buffers)
+@twin_of(unpack_buffers, "bytes number ints ints ints number number number out number")
 def _compiled_unpack_buffers(
-    data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int, bits: int
+    call: Call, data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int, bits: int
 ) -> Array:
     room, size, buffers = total(counts), total(ends - starts), len(counts)
     if bits not in _SIZES or not 0 <= room <= MOST or room * width > 8 * size:
         raise Damaged
     out = empty(room, dtype_of(bits // 8))
-    _c_unpack_buffers(data, len(data), starts, ends, counts, buffers, width, bits, out, room)
+    call(data, len(data), starts, ends, counts, buffers, width, bits, out, room)
     return out
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from lancefs.datafile.buffers import Array, Ints, Mask, empty
-from lancefs.datafile.kernels.calls import c_function, twin_of
+from lancefs.datafile.kernels.calls import Call, twin_of
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
@@ -57,16 +57,13 @@ def text_bounds(
     return low, high
 
 
-_c_text_bounds = c_function("text_bounds", "bytes number bytes number bytes ints number out out")
-
-
-@twin_of(text_bounds)
+@twin_of(text_bounds, "bytes number bytes number bytes ints number out out")
 def _compiled_text_bounds(
-    offsets: Array, data: Bytes, valid: Mask | None, starts: Ints
+    call: Call, offsets: Array, data: Bytes, valid: Mask | None, starts: Ints
 ) -> tuple[Array, Array]:
     zones, width = len(starts) - 1, offsets.dtype.itemsize
     low, high = empty(zones * KEY_BYTES, np.uint8), empty(zones * KEY_BYTES, np.uint8)
-    _c_text_bounds(offsets, width, data, len(data), valid, starts, zones, low, high)
+    call(offsets, width, data, len(data), valid, starts, zones, low, high)
     return low.view(KEY), high.view(KEY)
 
 

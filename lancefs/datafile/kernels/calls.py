@@ -1,7 +1,7 @@
 """Calls of the C kernels: NumPy arrays become pointers, and damage becomes an exception.
 
-A compiled twin declares its C function with `c_function`, allocates the outputs, calls the function
-and returns the outputs. `twin_of` makes it the replacement of a NumPy kernel.
+A compiled twin allocates the outputs, calls its C function and returns the outputs. `twin_of`
+declares the C function, and makes the twin the replacement of a NumPy kernel.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import lru_cache, wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ SLACK = 32  # as SLACK in kernels.h
 _TRIES = 8  # of bytes that change all the time; those that do not are refused by both at once
 TWINS: dict[str, Callable[..., Any]] = {}  # the name of a NumPy kernel -> its compiled twin
 
+Call: TypeAlias = Callable[..., int]  # a function of the library
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -30,20 +31,28 @@ class Damaged(Exception):
     """The data is damaged; the NumPy kernel raises the error that says how."""
 
 
-def twin_of(reference: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function the compiled twin of a NumPy kernel, which has the same signature.
+def twin_of(
+    reference: Callable[P, R], parameters: str, name: str | None = None
+) -> Callable[[Callable[Concatenate[Call, P], R]], Callable[P, R]]:
+    """Make a function the compiled twin of a NumPy kernel: it takes the C function, then the same.
 
     If the function raises `Damaged`, the NumPy kernel is called with the same arguments, so that
     error messages are the same with and without the library. Where a mapped file is rewritten in
     between, the NumPy kernel may find nothing wrong; then both are tried again.
-    """
 
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+    Args:
+        reference: The NumPy kernel.
+        parameters: Those of the C function; see `c_function`.
+        name: The name of the C function; None for that of the NumPy kernel.
+    """
+    call = c_function(name or reference.__name__, parameters)
+
+    def decorate(function: Callable[Concatenate[Call, P], R]) -> Callable[P, R]:
         @wraps(reference)
         def twin(*args: P.args, **kwargs: P.kwargs) -> R:
             for _ in range(_TRIES):
                 try:
-                    return function(*args, **kwargs)
+                    return function(call, *args, **kwargs)
                 except Damaged as error:
                     damaged = error
                 reference(*args, **kwargs)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lancefs.datafile.buffers import Ints
-from lancefs.datafile.kernels.calls import c_function, small, twin_of
+from lancefs.datafile.kernels.calls import Call, small, twin_of
 from lancefs.datafile.kernels.segments import gather
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
@@ -77,21 +77,14 @@ def open_chunks(
     return np.concatenate(counts), *headers
 
 
-_c_open_chunks = c_function(
-    "open_chunks", "bytes number number bytes number ints number ints number out"
-)
-
-
-@twin_of(open_chunks)
+@twin_of(open_chunks, "bytes number number bytes number ints number ints number out")
 def _compiled_open_chunks(
-    tables: Bytes, data: Bytes, pages: Ints, width: int, widths: Sequence[int]
+    call: Call, tables: Bytes, data: Bytes, pages: Ints, width: int, widths: Sequence[int]
 ) -> tuple[Ints, Ints, Ints, Ints]:
     sizes, buffers = small(tuple(widths)), len(widths)
     out = np.empty((2 * buffers + 2, len(tables) // width), np.int64)
     page_count = len(pages)
-    _c_open_chunks(
-        tables, len(tables), width, data, len(data), pages, page_count, sizes, buffers, out
-    )
+    call(tables, len(tables), width, data, len(data), pages, page_count, sizes, buffers, out)
     return out[0], out[1], out[2 : buffers + 2], out[buffers + 2 :]
 
 
@@ -134,16 +127,13 @@ def find_buffers(
     return _column(heads, 0, 2), begins, ends
 
 
-_c_find_buffers = c_function("find_buffers", "bytes number ints ints number ints number out")
-
-
-@twin_of(find_buffers)
+@twin_of(find_buffers, "bytes number ints ints number ints number out")
 def _compiled_find_buffers(
-    data: Bytes, starts: Ints, sizes: Ints, widths: Sequence[int]
+    call: Call, data: Bytes, starts: Ints, sizes: Ints, widths: Sequence[int]
 ) -> tuple[Ints, Ints, Ints]:
     chunks, buffers = len(starts), len(widths)
     out = np.empty((2 * buffers + 1, chunks), np.int64)
-    _c_find_buffers(data, len(data), starts, sizes, chunks, small(tuple(widths)), buffers, out)
+    call(data, len(data), starts, sizes, chunks, small(tuple(widths)), buffers, out)
     return out[0], out[1 : buffers + 1], out[buffers + 1 :]
 
 

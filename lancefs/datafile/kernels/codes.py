@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lancefs.datafile.buffers import Array, empty
-from lancefs.datafile.kernels.calls import c_function, twin_of
+from lancefs.datafile.kernels.calls import Call, twin_of
 
 
 def compare_parts(codebook: Array, vectors: Array, is_product: bool) -> Array:
@@ -30,18 +30,13 @@ def compare_parts(codebook: Array, vectors: Array, is_product: bool) -> Array:
     return tables
 
 
-_c_compare_parts = c_function(
-    "compare_parts", "floats number number number floats number number out"
-)
-
-
-@twin_of(compare_parts)
-def _compiled_compare_parts(codebook: Array, vectors: Array, is_product: bool) -> Array:
+@twin_of(compare_parts, "floats number number number floats number number out")
+def _compiled_compare_parts(call: Call, codebook: Array, vectors: Array, is_product: bool) -> Array:
     (length, parts, codes), count = codebook.shape, len(vectors)
     assert vectors.shape == (count, parts * length)
     assert codebook.dtype == vectors.dtype == np.float32
     tables = empty(count * parts * codes, np.float32)
-    _c_compare_parts(codebook, length, parts, codes, vectors, count, int(is_product), tables)
+    call(codebook, length, parts, codes, vectors, count, int(is_product), tables)
     return tables.reshape(count, parts, codes)
 
 
@@ -62,13 +57,10 @@ def sum_codes(tables: Array, codes: Array) -> Array:
     return sums
 
 
-_c_sum_codes = c_function("sum_codes", "floats number number bytes number out")
-
-
-@twin_of(sum_codes)
-def _compiled_sum_codes(tables: Array, codes: Array) -> Array:
+@twin_of(sum_codes, "floats number number bytes number out")
+def _compiled_sum_codes(call: Call, tables: Array, codes: Array) -> Array:
     count, (parts, rows) = len(tables), codes.shape
     assert tables.shape == (count, parts, 256)
     sums = empty(count * rows, np.float32)
-    _c_sum_codes(tables, count, parts, codes, rows, sums)
+    call(tables, count, parts, codes, rows, sums)
     return sums.reshape(count, rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lancefs.datafile.buffers import Ints, empty
-from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
+from lancefs.datafile.kernels.calls import Call, Damaged, c_function, twin_of
 from lancefs.datafile.kernels.segments import gather
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
@@ -37,13 +37,12 @@ def to_decimal64(data: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, bool]:
 
 
 _c_gather_size = c_function("gather_size", "number ints ints number")
-_c_to_decimal64 = c_function("to_decimal64", "bytes ints ints number out")
 
 
-@twin_of(to_decimal64)
-def _compiled_to_decimal64(data: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, bool]:
+@twin_of(to_decimal64, "bytes ints ints number out")
+def _compiled_to_decimal64(call: Call, data: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, bool]:
     count = len(starts)
     if np.any((ends - starts) % _WIDTH):
         raise Damaged
     out = empty(_c_gather_size(len(data), starts, ends, count) // _WIDTH, np.int64)
-    return out, bool(_c_to_decimal64(data, starts, ends, count, out))
+    return out, bool(call(data, starts, ends, count, out))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from lancefs.datafile.buffers import Array, Ints, Mask, empty
-from lancefs.datafile.kernels.calls import c_function, twin_of
+from lancefs.datafile.kernels.calls import Call, twin_of
 from lancefs.datafile.kernels.strings import LARGEST, compact_offsets
 from lancefs.errors import CorruptFile
 
@@ -45,16 +45,13 @@ def decode_ends(
     return offsets, None if valid.all() else valid, (int(bounds[0]), int(bounds[-1]))
 
 
-_c_decode_ends = c_function("decode_ends", "bytes number number number out out out")
-
-
-@twin_of(decode_ends)
+@twin_of(decode_ends, "bytes number number number out out out")
 def _compiled_decode_ends(
-    ends: Ints, has_previous: bool, adjustment: int
+    call: Call, ends: Ints, has_previous: bool, adjustment: int
 ) -> tuple[Array, Mask | None, tuple[int, int]]:
     count, found = len(ends) - has_previous, np.empty(2, np.int64)
     offsets, valid = empty(count + 1, np.int32), empty(count, np.bool_)
-    size = _c_decode_ends(ends, count, int(has_previous), adjustment, offsets, valid, found)
+    size = call(ends, count, int(has_previous), adjustment, offsets, valid, found)
     if size > LARGEST:
         return decode_ends(ends, has_previous, adjustment)
     start, nulls = found.tolist()

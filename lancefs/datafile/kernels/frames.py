@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancefs.datafile.buffers import Ints
-from lancefs.datafile.kernels.calls import c_function, twin_of
+from lancefs.datafile.kernels.calls import Call, twin_of
 from lancefs.storage import Bytes
 
 PREFIX = 8  # bytes of the raw size before a frame
@@ -53,13 +53,10 @@ def frame_sizes(data: Bytes, starts: Ints, ends: Ints) -> Ints:
     return np.where(is_sound, sizes, 0).astype(np.int64) - ~is_sound
 
 
-_c_frame_sizes = c_function("frame_sizes", "bytes number ints ints number out")
-
-
-@twin_of(frame_sizes)
-def _compiled_frame_sizes(data: Bytes, starts: Ints, ends: Ints) -> Ints:
+@twin_of(frame_sizes, "bytes number ints ints number out")
+def _compiled_frame_sizes(call: Call, data: Bytes, starts: Ints, ends: Ints) -> Ints:
     sizes = np.empty(len(starts), np.int64)
-    _c_frame_sizes(data, len(data), starts, ends, len(starts), sizes)
+    call(data, len(data), starts, ends, len(starts), sizes)
     return sizes
 
 

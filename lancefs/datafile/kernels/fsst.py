@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.buffers import Array, Ints, Mask, empty, to_arrow_numbers
-from lancefs.datafile.kernels.calls import SLACK, c_function, twin_of
+from lancefs.datafile.kernels.calls import SLACK, Call, c_function, twin_of
 from lancefs.datafile.kernels.strings import LARGEST, compact_offsets
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
@@ -86,11 +86,12 @@ def decode_fsst(table: SymbolTable, offsets: Array, data: Bytes) -> tuple[Array,
 
 
 _c_decode_fsst_size = c_function("decode_fsst_size", "bytes number bytes")
-_c_decode_fsst = c_function("decode_fsst", "bytes number offsets number bytes bytes out number out")
 
 
-@twin_of(decode_fsst)
-def _compiled_decode_fsst(table: SymbolTable, offsets: Array, data: Bytes) -> tuple[Array, Bytes]:
+@twin_of(decode_fsst, "bytes number offsets number bytes bytes out number out")
+def _compiled_decode_fsst(
+    call: Call, table: SymbolTable, offsets: Array, data: Bytes
+) -> tuple[Array, Bytes]:
     ends, codes = _cut_codes(offsets, data)
     count, symbols, lengths = len(codes), table.symbols, table.lengths
     if table.raw or not 0 < count <= LARGEST:
@@ -99,7 +100,7 @@ def _compiled_decode_fsst(table: SymbolTable, offsets: Array, data: Bytes) -> tu
     if size > LARGEST:
         return decode_fsst(table, offsets, data)
     text, found = empty(size, np.uint8, SLACK), empty(len(ends), np.int32)
-    _c_decode_fsst(codes, count, ends, len(ends) - 1, symbols, lengths, text, size, found)
+    call(codes, count, ends, len(ends) - 1, symbols, lengths, text, size, found)
     return found, text
 
 
@@ -129,16 +130,13 @@ def fsst_lengths(table: SymbolTable, offsets: Array, data: Bytes) -> Ints:
     return np.diff(upto)
 
 
-_c_fsst_lengths = c_function("fsst_lengths", "bytes number offsets number bytes out")
-
-
-@twin_of(fsst_lengths)
-def _compiled_fsst_lengths(table: SymbolTable, offsets: Array, data: Bytes) -> Ints:
+@twin_of(fsst_lengths, "bytes number offsets number bytes out")
+def _compiled_fsst_lengths(call: Call, table: SymbolTable, offsets: Array, data: Bytes) -> Ints:
     ends, codes = _cut_codes(offsets, data)
     if table.raw or not 0 < len(codes) <= LARGEST:
         return fsst_lengths(table, offsets, data)
     found = empty(len(ends) - 1, np.int64)
-    _c_fsst_lengths(codes, len(codes), ends, len(ends) - 1, table.lengths, found)
+    call(codes, len(codes), ends, len(ends) - 1, table.lengths, found)
     return found
 
 

@@ -1,20 +1,5 @@
-/* Comparisons of numbers with two bounds. */
+/* Comparisons of numbers of 128 bits with two bounds. */
 #include "kernels.h"
-
-#define BETWEEN(TYPE)                                                                              \
-    for (int64_t i = 0; i < count; i++) {                                                          \
-        TYPE number;                                                                               \
-        memcpy(&number, numbers + (size_t)i * sizeof number, sizeof number);                       \
-        out[i] = (uint8_t)((number >= (TYPE)low) & (number <= (TYPE)high));                        \
-    }                                                                                              \
-    return 0;
-
-/* Tell which numbers are between two bounds, inclusive. They have `width` bytes, which is negative of
- * unsigned ones. */
-KERNEL(between, const uint8_t *numbers, int64_t width, int64_t count, int64_t low, int64_t high,
-       uint8_t *out) {
-    OF_WIDTH(width, BETWEEN)
-}
 
 /* Tell which signed 128-bit numbers are between two bounds, inclusive.
  *

@@ -1,11 +1,11 @@
-"""Comparisons of numbers with two bounds."""
+"""Comparisons of numbers of 128 bits with two bounds."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from lancefs.datafile.buffers import Array, Mask, empty
-from lancefs.datafile.kernels.calls import c_function, twin_of
+from lancefs.datafile.kernels.calls import Call, twin_of
 from lancefs.storage import Bytes
 
 
@@ -27,38 +27,11 @@ def within(numbers: Array, low: int, high: int) -> Mask:
     return found
 
 
-_c_within = c_function("within", "bytes number ints out")
-
-
-@twin_of(within)
-def _compiled_within(numbers: Array, low: int, high: int) -> Mask:
+@twin_of(within, "bytes number ints out")
+def _compiled_within(call: Call, numbers: Array, low: int, high: int) -> Mask:
     bounds = np.concatenate((_to_bytes(low), _to_bytes(high))).view(np.int64)
     out = empty(len(numbers), np.bool_)
-    _c_within(numbers, len(numbers), bounds, out)
-    return out
-
-
-def between(numbers: Array, low: int, high: int) -> Mask:
-    """Tell which numbers are between two bounds, inclusive.
-
-    Args:
-        numbers: Integers of up to 8 bytes, little-endian.
-        low: The lower bound, which the numbers can have.
-        high: The upper bound, which the numbers can have.
-    """
-    found: Mask = (numbers >= low) & (numbers <= high)
-    return found
-
-
-_c_between = c_function("between", "bytes number number number number out")
-
-
-@twin_of(between)
-def _compiled_between(numbers: Array, low: int, high: int) -> Mask:
-    out = empty(len(numbers), np.bool_)
-    width = numbers.itemsize if numbers.dtype.kind == "i" else -numbers.itemsize
-    bounds = (np.array([low, high], numbers.dtype).astype(np.int64)).tolist()
-    _c_between(numbers, width, len(numbers), *bounds, out)
+    call(numbers, len(numbers), bounds, out)
     return out
 
 

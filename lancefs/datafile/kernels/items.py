@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lancefs.datafile.buffers import Ints, empty
-from lancefs.datafile.kernels.calls import c_function, small, twin_of
+from lancefs.datafile.kernels.calls import Call, small, twin_of
 from lancefs.datafile.kernels.segments import gather
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
@@ -64,15 +64,12 @@ def find_items(data: Bytes, starts: Ints, ends: Ints, form: ItemForm) -> Ints:
     return np.sort(np.concatenate(found))
 
 
-_c_find_items = c_function("find_items", "bytes number ints ints number ints out number")
-
-
-@twin_of(find_items)
-def _compiled_find_items(data: Bytes, starts: Ints, ends: Ints, form: ItemForm) -> Ints:
+@twin_of(find_items, "bytes number ints ints number ints out number")
+def _compiled_find_items(call: Call, data: Bytes, starts: Ints, ends: Ints, form: ItemForm) -> Ints:
     rows = data, len(data), starts, ends, len(starts), small(form)
-    count = _c_find_items(*rows, None, 0)
+    count = call(*rows, None, 0)
     found = empty(count, np.int64)
-    if _c_find_items(*rows, found, count) != count:  # the file has changed since
+    if call(*rows, found, count) != count:  # the file has changed since
         return find_items(data, starts, ends, form)
     return found
 

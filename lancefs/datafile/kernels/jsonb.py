@@ -27,7 +27,7 @@ from typing import NoReturn, TypeAlias
 import numpy as np
 
 from lancefs.datafile.buffers import Array, Ints, Mask, empty
-from lancefs.datafile.kernels.calls import c_function, twin_of
+from lancefs.datafile.kernels.calls import Call, twin_of
 from lancefs.datafile.kernels.segments import gather
 from lancefs.errors import CorruptFile
 
@@ -86,18 +86,17 @@ def write_json(offsets: Ints, data: Array, valid: Mask | None) -> tuple[Ints, Ar
     return ends, np.frombuffer(b"".join(texts), np.uint8)
 
 
-_c_write_json = c_function("write_json", "ints number bytes number bytes out number out out")
-
-
-@twin_of(write_json)
-def _compiled_write_json(offsets: Ints, data: Array, valid: Mask | None) -> tuple[Ints, Array]:
+@twin_of(write_json, "ints number bytes number bytes out number out out")
+def _compiled_write_json(
+    call: Call, offsets: Ints, data: Array, valid: Mask | None
+) -> tuple[Ints, Array]:
     count = len(offsets) - 1
     ends, is_left = np.zeros(count + 1, np.int64), np.zeros(count, np.bool_)
     # Most texts have fewer bytes than their values, but for long numbers and escapes.
     size = int(offsets[-1] - offsets[0]) * 5 // 4 + 4 * count
     while True:
         text = empty(size, np.uint8)
-        needed = _c_write_json(offsets, count, data, len(data), valid, text, size, ends, is_left)
+        needed = call(offsets, count, data, len(data), valid, text, size, ends, is_left)
         if needed <= size:
             break
         size = needed

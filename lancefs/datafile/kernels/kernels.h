@@ -17,7 +17,7 @@
 
 /* Add 1 whenever a kernel is added or the parameters of a kernel change, here and in `library.py`,
  * which refuses a library with another number. */
-#define LANCEFS_INTERFACE 48
+#define LANCEFS_INTERFACE 49
 
 #if defined(_WIN32)
 #define API __declspec(dllexport)
@@ -30,7 +30,7 @@
 /* Declare a kernel and begin its definition.
  *
  * Each parameter is an int64_t, a pointer to const (an input) or another pointer (an output). The
- * Python declaration, `c_function` in calls.py, names the parameters in the same order. */
+ * Python declaration, `twin_of` in calls.py, names the parameters in the same order. */
 #define KERNEL(name, ...)                                                                          \
     API int64_t lancefs_##name(__VA_ARGS__);                                                       \
     int64_t lancefs_##name(__VA_ARGS__)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancefs.datafile.buffers import Ints, Mask, empty
-from lancefs.datafile.kernels.calls import c_function, small, twin_of
+from lancefs.datafile.kernels.calls import Call, small, twin_of
 from lancefs.errors import CorruptFile
 
 # The bits of the kind of a layer; an item layer may be nullable only. No flags of `enum`, each test
@@ -175,12 +175,10 @@ def _split_lists(
 # What the kernel tells of a layer: its slots and nulls, and where its offsets and validity begin.
 _LAYER_COLUMNS = 4
 
-_c_unravel = c_function("unravel", "levels levels ints number ints out out out out")
 
-
-@twin_of(unravel)
+@twin_of(unravel, "levels levels ints number ints out out out out")
 def _compiled_unravel(
-    rep: _Level | None, definition: _Level | None, leaves: Sequence[LeafLevels]
+    call: Call, rep: _Level | None, definition: _Level | None, leaves: Sequence[LeafLevels]
 ) -> list[list[LayerSlots]]:
     table, kinds, first, most = list[tuple[int, ...]](), list[int](), 0, 0
     offset_room = slot_room = 0
@@ -202,7 +200,7 @@ def _compiled_unravel(
     offsets, valid = empty(offset_room, np.int64), empty(slot_room, np.bool_)
     found = np.empty((len(kinds), _LAYER_COLUMNS), np.int64)
     what = np.array(table, np.int64), len(table), small(tuple(kinds))
-    _c_unravel(rep, definition, *what, offsets, valid, empty(2 * most + 2, np.uint16), found)
+    call(rep, definition, *what, offsets, valid, empty(2 * most + 2, np.uint16), found)
     layers = [
         LayerSlots(
             valid[slot : slot + length] if nulls else None,

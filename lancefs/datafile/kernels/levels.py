@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancefs.datafile.buffers import Array, Ints, Mask, check_size, empty
-from lancefs.datafile.kernels.calls import c_function, twin_of
+from lancefs.datafile.kernels.calls import Call, twin_of
 from lancefs.datafile.kernels.chunks import find_buffers, read_table
 from lancefs.datafile.kernels.points import (
     POSITIONS,
@@ -124,14 +124,9 @@ def take_levels(
     )
 
 
-_c_take_levels = c_function(
-    "take_levels", "ints ints number ints ints ints number ints number out out out number out"
-)
-
-
-@twin_of(take_levels)
+@twin_of(take_levels, "ints ints number ints ints ints number ints number out out out number out")
 def _compiled_take_levels(
-    pieces: Sequence[Bytes], pages: Ints, levels: Ints, leaves: Ints, rows: Ints
+    call: Call, pieces: Sequence[Bytes], pages: Ints, levels: Ints, leaves: Ints, rows: Ints
 ) -> TakenLevels:
     where = *places_in_memory(pieces), pages, levels
     what = leaves, len(leaves), rows, len(rows)
@@ -144,7 +139,7 @@ def _compiled_take_levels(
         rep, definition, positions = (
             empty(room, kind) for kind in (np.uint16, np.uint16, np.int64)
         )
-        items = _c_take_levels(*where, *what, rep, definition, positions, room, numbers)
+        items = call(*where, *what, rep, definition, positions, room, numbers)
     counts = numbers[:-2].reshape(-1, 2)
     values = int(counts[:, 1].sum())
     return TakenLevels(rep[:items], definition[:items], positions[:values], counts, numbers[-2:])

@@ -4,42 +4,29 @@
 /* Items counted together: the count fits 16 bits, the width of a level, so that loops vectorize. */
 #define BLOCK 512
 
-/* Return the number of levels that are at most `most`; write the highest level to `highest`. */
-static int64_t tally(const uint16_t *levels, int64_t count, uint16_t most, int64_t *highest) {
-    uint16_t top = 0;
+/* Return the number of levels that are at most `most`. */
+static int64_t tally(const uint16_t *levels, int64_t count, uint16_t most) {
     int64_t found = 0;
     for (int64_t i = 0; i < count; i += BLOCK) {
         const int64_t end = count - i < BLOCK ? count : i + BLOCK;
         uint16_t here = 0;
-        for (int64_t j = i; j < end; j++) {
+        for (int64_t j = i; j < end; j++)
             here = (uint16_t)(here + (levels[j] <= most));
-            top = levels[j] > top ? levels[j] : top;
-        }
         found += here;
     }
-    *highest = top;
     return found;
-}
-
-static uint16_t as_level(int64_t limit) {
-    return (uint16_t)(limit > UINT16_MAX ? UINT16_MAX : limit);
-}
-
-/* Return the number of levels that are at most `limit`; write the highest level to `highest`. */
-KERNEL(tally_levels, const uint16_t *levels, int64_t count, int64_t limit, int64_t *highest) {
-    const int64_t found = tally(levels, count, as_level(limit), highest);
-    return limit < 0 ? 0 : found;
 }
 
 /* Write the number of levels of each part that are at most `limit`. */
 KERNEL(tally_parts, const uint16_t *levels, int64_t count, const int64_t *sizes, int64_t parts,
        int64_t limit, int64_t *found) {
-    int64_t start = 0, highest;
+    const uint16_t most = (uint16_t)(limit > UINT16_MAX ? UINT16_MAX : limit);
+    int64_t start = 0;
     for (int64_t part = 0; part < parts; part++) {
         const int64_t size = sizes[part];
         if (size < 0 || size > count - start)
             return DAMAGED;
-        found[part] = tally(levels + start, size, as_level(limit), &highest);
+        found[part] = tally(levels + start, size, most);
         start += size;
     }
     return 0;

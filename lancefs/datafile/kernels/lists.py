@@ -4,31 +4,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lancefs.datafile.buffers import Ints
-from lancefs.datafile.kernels.calls import c_function, twin_of
+from lancefs.datafile.kernels.calls import Call, twin_of
 from lancefs.errors import CorruptFile
-
-
-def tally_levels(levels: npt.NDArray[np.uint16], limit: int) -> tuple[int, int]:
-    """Count levels.
-
-    Args:
-        levels: One level per item.
-        limit: The highest level to count, from -1.
-
-    Returns:
-        The highest level, 0 if there are no levels; and the number of levels up to the limit.
-    """
-    return int(levels.max(initial=0)), int(np.count_nonzero(levels <= limit))
-
-
-_c_tally_levels = c_function("tally_levels", "levels number number out")
-
-
-@twin_of(tally_levels)
-def _compiled_tally_levels(levels: npt.NDArray[np.uint16], limit: int) -> tuple[int, int]:
-    highest = np.empty(1, np.int64)
-    count: int = _c_tally_levels(levels, len(levels), limit, highest)
-    return int(highest[0]), count
 
 
 def tally_parts(levels: npt.NDArray[np.uint16], sizes: Ints, limit: int) -> Ints:
@@ -54,13 +31,12 @@ def tally_parts(levels: npt.NDArray[np.uint16], sizes: Ints, limit: int) -> Ints
     return counts
 
 
-_c_tally_parts = c_function("tally_parts", "levels number ints number number out")
-
-
-@twin_of(tally_parts)
-def _compiled_tally_parts(levels: npt.NDArray[np.uint16], sizes: Ints, limit: int) -> Ints:
+@twin_of(tally_parts, "levels number ints number number out")
+def _compiled_tally_parts(
+    call: Call, levels: npt.NDArray[np.uint16], sizes: Ints, limit: int
+) -> Ints:
     counts = np.empty(len(sizes), np.int64)
-    _c_tally_parts(levels, len(levels), sizes, len(sizes), limit, counts)
+    call(levels, len(levels), sizes, len(sizes), limit, counts)
     return counts
 
 
@@ -81,11 +57,8 @@ def find_rows(rep: npt.NDArray[np.uint16], top: int, rows: Ints) -> Ints:
     return starts[rows].astype(np.int64)
 
 
-_c_find_rows = c_function("find_rows", "levels number number ints number out")
-
-
-@twin_of(find_rows)
-def _compiled_find_rows(rep: npt.NDArray[np.uint16], top: int, rows: Ints) -> Ints:
+@twin_of(find_rows, "levels number number ints number out")
+def _compiled_find_rows(call: Call, rep: npt.NDArray[np.uint16], top: int, rows: Ints) -> Ints:
     found = np.empty(len(rows), np.int64)
-    _c_find_rows(rep, len(rep), top, rows, len(rows), found)
+    call(rep, len(rep), top, rows, len(rows), found)
     return found

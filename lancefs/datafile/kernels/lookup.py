@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.buffers import Array, Mask, check_size, empty
-from lancefs.datafile.kernels.calls import SLACK, Damaged, c_function, twin_of
+from lancefs.datafile.kernels.calls import SLACK, Call, Damaged, c_function, twin_of
 from lancefs.datafile.kernels.strings import LARGEST, compact_offsets
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
@@ -26,15 +26,12 @@ def take(items: Array, indices: Array) -> Array:
     return items[indices]
 
 
-_c_take = c_function("take", "bytes number number bytes number number out")
-
-
-@twin_of(take)
-def _compiled_take(items: Array, indices: Array) -> Array:
+@twin_of(take, "bytes number number bytes number number out")
+def _compiled_take(call: Call, items: Array, indices: Array) -> Array:
     if not items.itemsize:  # values of no bytes, of which there is no memory to write to
         return take(items, indices)
     out, count = empty(len(indices), items.dtype), len(indices)
-    _c_take(items, len(items), items.itemsize, indices, indices.itemsize, count, out)
+    call(items, len(items), items.itemsize, indices, indices.itemsize, count, out)
     return out
 
 
@@ -73,14 +70,11 @@ def take_strings(
 _c_take_strings_size = c_function(
     "take_strings_size", "offsets number number bytes number bytes number"
 )
-_c_take_strings = c_function(
-    "take_strings", "offsets bytes number number bytes number bytes number out out number"
-)
 
 
-@twin_of(take_strings)
+@twin_of(take_strings, "offsets bytes number number bytes number bytes number out out number")
 def _compiled_take_strings(
-    offsets: Array, data: Bytes, indices: Array, valid: Mask | None
+    call: Call, offsets: Array, data: Bytes, indices: Array, valid: Mask | None
 ) -> tuple[Array, Bytes]:
     if len(data) > LARGEST or indices.itemsize > 4:
         return take_strings(offsets, data, indices, valid)
@@ -96,7 +90,7 @@ def _compiled_take_strings(
     if size > LARGEST:
         return take_strings(offsets, data, indices, valid)
     ends, text = empty(len(indices) + 1, np.int32), empty(size, np.uint8, SLACK)
-    _c_take_strings(offsets, data, len(data), items, *lookup, ends, text, size)
+    call(offsets, data, len(data), items, *lookup, ends, text, size)
     return ends, text
 
 

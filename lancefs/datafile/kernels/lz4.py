@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.buffers import Ints, empty
-from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
+from lancefs.datafile.kernels.calls import Call, Damaged, twin_of
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
@@ -41,16 +41,15 @@ def decompress_lz4(data: Bytes, starts: Ints, ends: Ints, sizes: Ints) -> Bytes:
     return np.concatenate([np.empty(0, np.uint8), *pieces])
 
 
-_c_decompress_lz4 = c_function("decompress_lz4", "bytes number ints ints ints number out number")
-
-
-@twin_of(decompress_lz4)
-def _compiled_decompress_lz4(data: Bytes, starts: Ints, ends: Ints, sizes: Ints) -> Bytes:
+@twin_of(decompress_lz4, "bytes number ints ints ints number out number")
+def _compiled_decompress_lz4(
+    call: Call, data: Bytes, starts: Ints, ends: Ints, sizes: Ints
+) -> Bytes:
     if not np.all((sizes >= 0) & (sizes <= _LARGEST_RATIO * len(data))):
         raise Damaged
     out = empty(int(sizes.sum()), np.uint8)
     try:
-        _c_decompress_lz4(data, len(data), starts, ends, sizes, len(sizes), out, len(out))
+        call(data, len(data), starts, ends, sizes, len(sizes), out, len(out))
     except Damaged:  # Arrow's lz4 takes some blocks that the format rules out
         return decompress_lz4(data, starts, ends, sizes)
     return out

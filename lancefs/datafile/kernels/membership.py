@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.buffers import Array, Ints, Mask, empty
-from lancefs.datafile.kernels.calls import c_function, twin_of
+from lancefs.datafile.kernels.calls import Call, twin_of
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
@@ -129,53 +129,38 @@ def number_texts(
     return numbers, rows[firsts]
 
 
-_c_among = c_function(
-    "among", "offsets number bytes number ints number bytes out number out number out"
-)
-
-
-@twin_of(among)
-def _compiled_among(offsets: Array, data: Bytes, texts: TextSet) -> Mask:
+@twin_of(among, "offsets number bytes number ints number bytes out number out number out")
+def _compiled_among(call: Call, offsets: Array, data: Bytes, texts: TextSet) -> Mask:
     count, table, added = len(offsets) - 1, texts.table, 0
     if table is None:
         table, added = _empty_table(len(texts), _BITS), len(texts)
     found = np.zeros(count, np.bool_)
-    _c_among(offsets, count, data, len(data), texts.offsets, added, texts.data, *table, found)
+    call(offsets, count, data, len(data), texts.offsets, added, texts.data, *table, found)
     texts.table = table  # complete; a thread that began before made one of its own
     return found
 
 
-_c_among_numbers = c_function(
-    "among_numbers", "bytes number number ints number out number out number out"
-)
-
-
-@twin_of(among_numbers)
-def _compiled_among_numbers(numbers: Array, keys: NumberKeys) -> Mask:
+@twin_of(among_numbers, "bytes number number ints number out number out number out")
+def _compiled_among_numbers(call: Call, numbers: Array, keys: NumberKeys) -> Mask:
     count, table, added = len(numbers), keys.table, 0
     if table is None:
         table, added = _empty_table(len(keys), _NUMBER_BITS), len(keys)
     width = numbers.itemsize if numbers.dtype.kind == "i" else -numbers.itemsize
     found = empty(count, np.bool_)
-    _c_among_numbers(numbers, width, count, keys.numbers, added, *table, found)
+    call(numbers, width, count, keys.numbers, added, *table, found)
     keys.table = table  # as in `_compiled_among`
     return found
 
 
-_c_number_texts = c_function(
-    "number_texts", "offsets number bytes number bytes out number number out out"
-)
-
-
-@twin_of(number_texts)
+@twin_of(number_texts, "offsets number bytes number bytes out number number out out")
 def _compiled_number_texts(
-    offsets: Array, data: Bytes, valid: Mask | None, most: int
+    call: Call, offsets: Array, data: Bytes, valid: Mask | None, most: int
 ) -> tuple[Array, Ints] | None:
     count = len(offsets) - 1
     most = min(most, count)
     slots = np.zeros(_power_of_two(_SLOTS * most + 1), np.int64)
     numbers, firsts = empty(count, np.int32), empty(most, np.int64)
-    found = _c_number_texts(
+    found = call(
         offsets, count, data, len(data), valid, slots, len(slots) - 1, most, numbers, firsts
     )
     return (numbers, firsts[:found].copy()) if found <= most else None

@@ -15,7 +15,7 @@ from itertools import groupby
 import numpy as np
 
 from lancefs.datafile.buffers import Array, Ints, Mask, empty
-from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
+from lancefs.datafile.kernels.calls import Call, Damaged, twin_of
 from lancefs.datafile.kernels.chunks import ALIGN
 from lancefs.datafile.kernels.pages import POSITIONS, PageColumn, Stored
 from lancefs.datafile.kernels.points import (
@@ -96,19 +96,14 @@ def _in_piece(pieces: Sequence[Bytes], page: Ints) -> tuple[Bytes, Ints, int]:
     return data, page, shift
 
 
-_c_find_packed = c_function(
-    "find_packed", "ints ints number ints ints number ints number bytes out number"
-)
-
-
-@twin_of(find_packed)
+@twin_of(find_packed, "ints ints number ints ints number ints number bytes out number")
 def _compiled_find_packed(
-    pieces: Sequence[Bytes], pages: Ints, leaves: Ints, rows: Ints, is_packed: Mask
+    call: Call, pieces: Sequence[Bytes], pages: Ints, leaves: Ints, rows: Ints, is_packed: Mask
 ) -> Ints:
     room = max(int(leaves[:, 3].sum()), 0)
     found, where = np.empty((room, len(PackedChunk)), np.int64), places_in_memory(pieces)
     tables = pages, leaves, len(leaves), rows, len(rows)
-    count = _c_find_packed(*where, *tables, is_packed, found, room)
+    count = call(*where, *tables, is_packed, found, room)
     chunks: Ints = found[:count]
     return chunks
 
@@ -201,20 +196,21 @@ def _padded(part: bytes) -> bytes:
     return part + bytes(-len(part) % ALIGN)
 
 
-_c_restore_pages = c_function(
-    "restore_pages", "ints ints number ints ints number bytes number ints number out out number"
-)
-
-
-@twin_of(restore_pages)
+@twin_of(restore_pages, "ints ints number ints ints number bytes number ints number out out number")
 def _compiled_restore_pages(
-    pieces: Sequence[Bytes], pages: Ints, chunks: Ints, raw: Bytes, bounds: Ints, start: int
+    call: Call,
+    pieces: Sequence[Bytes],
+    pages: Ints,
+    chunks: Ints,
+    raw: Bytes,
+    bounds: Ints,
+    start: int,
 ) -> tuple[Bytes, Ints]:
     restored, where = pages.copy(), places_in_memory(pieces)
     room = _room(pages, chunks, bounds)
     out = empty(room, np.uint8)
     values = raw, len(raw), bounds, start
-    size = _c_restore_pages(*where, pages, chunks, len(chunks), *values, restored, out, room)
+    size = call(*where, pages, chunks, len(chunks), *values, restored, out, room)
     return out[:size], restored
 
 

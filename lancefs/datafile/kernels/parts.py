@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.buffers import Array, Mask
-from lancefs.datafile.kernels.calls import c_function, twin_of
+from lancefs.datafile.kernels.calls import Call, twin_of
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
@@ -39,13 +39,12 @@ def holds(offsets: Array, data: Bytes, part: bytes, any_case: bool = False) -> M
     return mask
 
 
-_c_holds = c_function("holds", "offsets number bytes number bytes number number out")
-
-
-@twin_of(holds)
-def _compiled_holds(offsets: Array, data: Bytes, part: bytes, any_case: bool = False) -> Mask:
+@twin_of(holds, "offsets number bytes number bytes number number out")
+def _compiled_holds(
+    call: Call, offsets: Array, data: Bytes, part: bytes, any_case: bool = False
+) -> Mask:
     count = len(offsets) - 1
     found = np.zeros(count, np.bool_)
     wanted = np.frombuffer(part, np.uint8)
-    _c_holds(offsets, count, data, len(data), wanted, len(wanted), any_case, found)
+    call(offsets, count, data, len(data), wanted, len(wanted), any_case, found)
     return found

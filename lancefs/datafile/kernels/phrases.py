@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lancefs.datafile.buffers import Array, Ints, empty
-from lancefs.datafile.kernels.calls import c_function, twin_of
+from lancefs.datafile.kernels.calls import Call, twin_of
 from lancefs.errors import CorruptFile
 
 
@@ -26,17 +26,14 @@ def find_common(few: Array, many: Array) -> tuple[Ints, Ints]:
     return own, at[own]
 
 
-_c_find_common = c_function("find_common", "bytes number bytes number out out")
-
-
-@twin_of(find_common)
-def _compiled_find_common(few: Array, many: Array) -> tuple[Ints, Ints]:
+@twin_of(find_common, "bytes number bytes number out out")
+def _compiled_find_common(call: Call, few: Array, many: Array) -> tuple[Ints, Ints]:
     assert few.dtype == many.dtype == np.uint32
     if len(few) > len(many):
         theirs, own = _compiled_find_common(many, few)
         return own, theirs
     found = empty(len(few), np.int64), empty(len(few), np.int64)
-    count = _c_find_common(few, len(few), many, len(many), *found)
+    count = call(few, len(few), many, len(many), *found)
     return found[0][:count], found[1][:count]
 
 
@@ -92,11 +89,9 @@ def follow_words(
     return kept[ends], own[follows]
 
 
-_c_follow_words = c_function("follow_words", "ints ints ints ints ints ints out out")
-
-
-@twin_of(follow_words)
+@twin_of(follow_words, "ints ints ints ints ints ints out out")
 def _compiled_follow_words(
+    call: Call,
     lists: tuple[Ints, Ints],
     documents: Ints,
     before: tuple[Ints, Ints] | None,
@@ -108,5 +103,5 @@ def _compiled_follow_words(
     sizes = len(lists[0]) - 1, len(lists[1]), len(documents), size, shift, slop
     starts, places = empty(len(documents) + 1, np.int64), empty(len(lists[1]), np.int64)
     numbers = np.array(sizes, np.int64)
-    count = _c_follow_words(*lists, documents, *known, numbers, starts, places)
+    count = call(*lists, documents, *known, numbers, starts, places)
     return starts, places[:count]

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.buffers import Array, Ints, Mask, dtype_of, empty
-from lancefs.datafile.kernels.calls import c_function, twin_of
+from lancefs.datafile.kernels.calls import Call, twin_of
 from lancefs.datafile.kernels.lookup import take
 from lancefs.datafile.kernels.pages import PageParts
 from lancefs.datafile.kernels.points import (
@@ -139,13 +139,11 @@ def _low_halves(numbers: Array, invalid: Mask) -> Array:
     return np.ascontiguousarray(low).view(np.uint8)
 
 
-_c_read_plain = c_function(
-    "read_plain", "bytes number bytes number number number ints ints ints number ints ints out out"
+@twin_of(
+    read_plain, "bytes number bytes number number number ints ints ints number ints ints out out"
 )
-
-
-@twin_of(read_plain)
 def _compiled_read_plain(
+    call: Call,
     tables: Bytes,
     data: Bytes,
     file: tuple[int, int],
@@ -159,5 +157,5 @@ def _compiled_read_plain(
     scratch = empty(SCRATCH if file[0] >= 0 else 0, np.uint8)
     where = tables, len(tables), data, len(data), *file
     what = pages, items.table, leaves, len(leaves), np.array(rows, np.int64)
-    _c_read_plain(*where, *what, Pieces(memories).addresses, scratch, nulls)
+    call(*where, *what, Pieces(memories).addresses, scratch, nulls)
     return memories, nulls

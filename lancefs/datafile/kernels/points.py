@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from lancefs.datafile.buffers import Array, Ints, Mask, check_size, empty, join_bytes
 from lancefs.datafile.kernels.bitpacking import read_widths, unpack, unpack_at, unpack_buffers
-from lancefs.datafile.kernels.calls import SLACK, c_function, twin_of
+from lancefs.datafile.kernels.calls import SLACK, Call, twin_of
 from lancefs.datafile.kernels.fsst import SymbolTable, decode_fsst
 from lancefs.datafile.kernels.pages import POSITIONS as POSITIONS
 from lancefs.datafile.kernels.pages import RUN_LENGTHS as RUN_LENGTHS
@@ -135,18 +135,13 @@ def rows_by_page(pages: Ints, rows: Ints) -> Iterator[tuple[int, Ints]]:
         yield int(index), rows[page_of == index]
 
 
-_c_take_points = c_function(
-    "take_points", "ints ints number ints ints number ints number out number out"
-)
-
-
-@twin_of(take_points)
+@twin_of(take_points, "ints ints number ints ints number ints number out number out")
 def _compiled_take_points(
-    pieces: Sequence[Bytes], pages: Ints, leaves: Ints, rows: Ints, size: int
+    call: Call, pieces: Sequence[Bytes], pages: Ints, leaves: Ints, rows: Ints, size: int
 ) -> tuple[Bytes, Ints]:
     out, nulls = empty(size, np.uint8), np.empty(len(leaves) + 2, np.int64)
     where = places_in_memory(pieces)
-    _c_take_points(*where, pages, leaves, len(leaves), rows, len(rows), out, size, nulls)
+    call(*where, pages, leaves, len(leaves), rows, len(rows), out, size, nulls)
     return out, nulls
 
 
@@ -475,14 +470,13 @@ def _span(pieces: Sequence[Bytes], start: int, end: int) -> Bytes:
     return piece[start - shift : end - shift]
 
 
-_c_join_texts = c_function(
-    "join_texts", "ints ints number ints number bytes bytes bytes out out number"
-)
-
-
-@twin_of(join_texts)
+@twin_of(join_texts, "ints ints number ints number bytes bytes bytes out out number")
 def _compiled_join_texts(
-    pieces: Sequence[Bytes], spans: Ints, valid: Bytes | None, table: SymbolTable | None
+    call: Call,
+    pieces: Sequence[Bytes],
+    spans: Ints,
+    valid: Bytes | None,
+    table: SymbolTable | None,
 ) -> tuple[Array, Bytes]:
     count, symbols, lengths = len(spans), None, None
     if table is not None and not table.raw:
@@ -490,13 +484,13 @@ def _compiled_join_texts(
     where = *places_in_memory(pieces), spans, count, valid
     offsets, room = empty(count + 1, np.int32), _LIKELY_TEXT * count if count <= _FEW_TEXTS else 0
     text = empty(room, np.uint8, SLACK)
-    size = _c_join_texts(*where, symbols, lengths, offsets, text, room)
+    size = call(*where, symbols, lengths, offsets, text, room)
     check_size(size)
     if size > LARGEST:
         return join_texts(pieces, spans, valid, table)
     if size > room:
         text = empty(size, np.uint8, SLACK)
-        if _c_join_texts(*where, symbols, lengths, offsets, text, size) != size:
+        if call(*where, symbols, lengths, offsets, text, size) != size:
             return join_texts(pieces, spans, valid, table)  # the file has changed since
     return offsets, text[:size]
 
@@ -544,12 +538,9 @@ def join_leaves(
     return found
 
 
-_c_join_leaves = c_function("join_leaves", "ints ints number bytes ints number out out number out")
-
-
-@twin_of(join_leaves)
+@twin_of(join_leaves, "ints ints number bytes ints number out out number out")
 def _compiled_join_leaves(
-    pieces: Sequence[Bytes], values: Bytes, leaves: Ints
+    call: Call, pieces: Sequence[Bytes], values: Bytes, leaves: Ints
 ) -> list[tuple[Array, Bytes, bool]]:
     where = *places_in_memory(pieces), values, leaves, len(leaves)
     rows = leaves.tolist()
@@ -558,13 +549,13 @@ def _compiled_join_leaves(
     spans = sum([count for _, _, count, _, _ in rows])
     room = _LIKELY_TEXT * (spans + len(rows)) if spans <= _FEW_TEXTS else 0
     text = empty(room, np.uint8, SLACK)
-    size = _c_join_leaves(*where, offsets, text, room, numbers)
+    size = call(*where, offsets, text, room, numbers)
     check_size(size)
     if size > room:
         if int(numbers[:, 1].max()) > LARGEST:
             return join_leaves(pieces, values, leaves)
         text = empty(size, np.uint8, SLACK)
-        _c_join_leaves(*where, offsets, text, size, numbers)
+        call(*where, offsets, text, size, numbers)
     return [
         (offsets[at:end], text[start : start + own], bool(is_sound))
         for (_, _, _, at, _), end, (start, own, is_sound) in zip(

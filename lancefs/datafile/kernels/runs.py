@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lancefs.datafile.buffers import Array, Ints, empty
-from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
+from lancefs.datafile.kernels.calls import Call, Damaged, twin_of
 from lancefs.errors import CorruptFile
 
 # Far more values than any file has; two such numbers still add up to an int64.
@@ -37,11 +37,10 @@ def expand(values: Array, lengths: Array, run_counts: Ints, counts: Ints) -> Arr
     return np.repeat(values, clipped)
 
 
-_c_expand = c_function("expand", "bytes number bytes number number ints ints number out number")
-
-
-@twin_of(expand)
-def _compiled_expand(values: Array, lengths: Array, run_counts: Ints, counts: Ints) -> Array:
+@twin_of(expand, "bytes number bytes number number ints ints number out number")
+def _compiled_expand(
+    call: Call, values: Array, lengths: Array, run_counts: Ints, counts: Ints
+) -> Array:
     runs, room = len(lengths), int(counts.sum())
     if len(values) != runs or int(run_counts.sum()) != runs:
         raise Damaged
@@ -49,7 +48,7 @@ def _compiled_expand(values: Array, lengths: Array, run_counts: Ints, counts: In
         raise Damaged
     out, width, length_width = empty(room, values.dtype), values.itemsize, lengths.itemsize
     chunks = len(counts)
-    _c_expand(values, width, lengths, length_width, runs, run_counts, counts, chunks, out, room)
+    call(values, width, lengths, length_width, runs, run_counts, counts, chunks, out, room)
     return out
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lancefs.datafile.buffers import Array
-from lancefs.datafile.kernels.calls import c_function, twin_of
+from lancefs.datafile.kernels.calls import Call, twin_of
 from lancefs.errors import CorruptFile
 
 
@@ -43,11 +43,9 @@ def sum_scores(
     return total
 
 
-_c_add_scores = c_function("add_scores", "bytes bytes number floats floats number out")
-
-
-@twin_of(sum_scores)
+@twin_of(sum_scores, "bytes bytes number floats floats number out", "add_scores")
 def _compiled_sum_scores(
+    call: Call,
     postings: Sequence[tuple[Array, Array]],
     factors: Sequence[np.float32],
     norms: Array,
@@ -58,5 +56,5 @@ def _compiled_sum_scores(
         assert documents.dtype == frequencies.dtype == np.uint32
         assert len(documents) == len(frequencies)
         numbers = np.array([factor, saturation], np.float32)
-        _c_add_scores(documents, frequencies, len(documents), numbers, norms, len(norms), total)
+        call(documents, frequencies, len(documents), numbers, norms, len(norms), total)
     return total

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.buffers import Ints, empty, to_arrow_numbers
-from lancefs.datafile.kernels.calls import c_function, twin_of
+from lancefs.datafile.kernels.calls import Call, c_function, twin_of
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
@@ -34,11 +34,10 @@ def gather(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
 
 
 _c_gather_size = c_function("gather_size", "number ints ints number")
-_c_gather = c_function("gather", "bytes ints ints number out")
 
 
-@twin_of(gather)
-def _compiled_gather(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
+@twin_of(gather, "bytes ints ints number out")
+def _compiled_gather(call: Call, data: Bytes, starts: Ints, ends: Ints) -> Bytes:
     count = len(starts)
     if count == 0:
         return data[:0]
@@ -47,7 +46,7 @@ def _compiled_gather(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
     if size == end - start:  # no gaps
         return data[start:end]
     out = empty(size, np.uint8)
-    _c_gather(data, starts, ends, count, out)
+    call(data, starts, ends, count, out)
     return out
 
 

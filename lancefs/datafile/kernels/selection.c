@@ -49,27 +49,6 @@ KERNEL(keep, const uint8_t *values, int64_t width, const uint8_t *kept, int64_t 
     return row == room ? 0 : DAMAGED;
 }
 
-/* Write the positions of the values that the mask keeps; `out` has room for them and for SLACK. Eight
- * neighbours of which none is kept are passed over at once. */
-KERNEL(slots, const uint8_t *kept, int64_t count, int32_t *out, int64_t room) {
-    int64_t row = 0;
-    for (int64_t i = 0; i < count;) {
-        uint64_t mask = 1;
-        if (count - i >= 8)
-            memcpy(&mask, kept + i, 8);
-        const int64_t end = count - i >= 8 ? i + 8 : count;
-        if (mask == 0) {
-            i = end;
-            continue;
-        }
-        for (; i < end; i++) {
-            out[row] = (int32_t)i;
-            row += kept[i];
-        }
-    }
-    return row == room ? 0 : DAMAGED;
-}
-
 /* Return the size of the strings that the mask keeps; a wrong one, even negative, if the offsets
  * descend. */
 KERNEL(keep_strings_size, const int32_t *offsets, const uint8_t *kept, int64_t count) {

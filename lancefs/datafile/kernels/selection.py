@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lancefs.datafile.buffers import Array, Ints, Mask, empty
-from lancefs.datafile.kernels.calls import SLACK, Damaged, c_function, twin_of
+from lancefs.datafile.kernels.calls import SLACK, Call, Damaged, c_function, twin_of
 from lancefs.datafile.kernels.segments import gather
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
@@ -22,32 +22,10 @@ def keep(values: Array, kept: Mask) -> Array:
     return found
 
 
-_c_keep = c_function("keep", "bytes number bytes number out number")
-
-
-@twin_of(keep)
-def _compiled_keep(values: Array, kept: Mask) -> Array:
+@twin_of(keep, "bytes number bytes number out number")
+def _compiled_keep(call: Call, values: Array, kept: Mask) -> Array:
     out = empty(int(np.count_nonzero(kept)), values.dtype, SLACK)
-    _c_keep(values, values.itemsize, kept, len(kept), out, len(out))
-    return out
-
-
-def slots_of(kept: Mask) -> Ints:
-    """Return the positions of the values that a mask keeps (int32).
-
-    Args:
-        kept: Whether to keep each value; fewer than 2**31.
-    """
-    return np.flatnonzero(kept).astype(np.int32)
-
-
-_c_slots = c_function("slots", "bytes number out number")
-
-
-@twin_of(slots_of)
-def _compiled_slots_of(kept: Mask) -> Ints:
-    out = empty(int(np.count_nonzero(kept)), np.int32, SLACK)
-    _c_slots(kept, len(kept), out, len(out))
+    call(values, values.itemsize, kept, len(kept), out, len(out))
     return out
 
 
@@ -75,19 +53,18 @@ def keep_strings(offsets: Array, data: Bytes, kept: Mask) -> tuple[Array, Bytes]
 
 
 _c_keep_strings_size = c_function("keep_strings_size", "offsets bytes number")
-_c_keep_strings = c_function(
-    "keep_strings", "offsets bytes number bytes number out number out number"
-)
 
 
-@twin_of(keep_strings)
-def _compiled_keep_strings(offsets: Array, data: Bytes, kept: Mask) -> tuple[Array, Bytes]:
+@twin_of(keep_strings, "offsets bytes number bytes number out number out number")
+def _compiled_keep_strings(
+    call: Call, offsets: Array, data: Bytes, kept: Mask
+) -> tuple[Array, Bytes]:
     count, room = len(kept), int(np.count_nonzero(kept))
     size = _c_keep_strings_size(offsets, kept, count)
     if size > len(data):
         raise Damaged
     ends, text = empty(room + 1, np.int32), empty(size, np.uint8, SLACK)
-    _c_keep_strings(offsets, data, len(data), kept, count, ends, room, text, size)
+    call(offsets, data, len(data), kept, count, ends, room, text, size)
     return ends, text
 
 
@@ -114,15 +91,12 @@ def keep_lists(offsets: Array, items: int, kept: Mask) -> tuple[Array, Mask]:
     return found, np.repeat(kept, lengths)
 
 
-_c_keep_lists = c_function("keep_lists", "offsets bytes number out number out number")
-
-
-@twin_of(keep_lists)
-def _compiled_keep_lists(offsets: Array, items: int, kept: Mask) -> tuple[Array, Mask]:
+@twin_of(keep_lists, "offsets bytes number out number out number")
+def _compiled_keep_lists(call: Call, offsets: Array, items: int, kept: Mask) -> tuple[Array, Mask]:
     start, end = int(offsets[0]), int(offsets[-1])
     if not 0 <= start <= end <= items:
         raise Damaged
     room, within = int(np.count_nonzero(kept)), end - start
     ends, is_kept = empty(room + 1, np.int32), empty(within, np.bool_, SLACK)
-    _c_keep_lists(offsets, kept, len(kept), ends, room, is_kept, within)
+    call(offsets, kept, len(kept), ends, room, is_kept, within)
     return ends, is_kept

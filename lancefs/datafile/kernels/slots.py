@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from lancefs.datafile.buffers import Array, Ints, empty, join_bytes
-from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
+from lancefs.datafile.kernels.calls import Call, Damaged, c_function, twin_of
 from lancefs.datafile.kernels.strings import LARGEST, compact_offsets
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
@@ -37,13 +37,12 @@ def copy_ranges(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
 
 
 _c_ranges_size = c_function("ranges_size", "number ints ints number")
-_c_gather = c_function("gather", "bytes ints ints number out")
 
 
-@twin_of(copy_ranges)
-def _compiled_copy_ranges(data: Bytes, starts: Ints, ends: Ints) -> Bytes:
+@twin_of(copy_ranges, "bytes ints ints number out", "gather")
+def _compiled_copy_ranges(call: Call, data: Bytes, starts: Ints, ends: Ints) -> Bytes:
     out = empty(_c_ranges_size(len(data), starts, ends, len(starts)), np.uint8)
-    _c_gather(data, starts, ends, len(starts), out)
+    call(data, starts, ends, len(starts), out)
     return out
 
 
@@ -83,14 +82,9 @@ def find_spans(
     return offsets, starts, ends
 
 
-_c_find_spans = c_function(
-    "find_spans", "bytes number ints ints number number number number out out out"
-)
-
-
-@twin_of(find_spans)
+@twin_of(find_spans, "bytes number ints ints number number number number out out out")
 def _compiled_find_spans(
-    data: Bytes, places: Ints, counts: Ints, width: int, limit: int
+    call: Call, data: Bytes, places: Ints, counts: Ints, width: int, limit: int
 ) -> tuple[Array, Ints, Ints]:
     ranges = len(counts)
     values = int(counts.sum()) if ranges != 1 else int(counts[0])
@@ -101,7 +95,7 @@ def _compiled_find_spans(
     offsets = empty(values + 1, np.int32)
     starts, ends = np.empty(ranges, np.int64), np.empty(ranges, np.int64)
     where = data, len(data), places, counts, ranges
-    size = _c_find_spans(*where, width, limit, values, offsets, starts, ends)
+    size = call(*where, width, limit, values, offsets, starts, ends)
     if size > LARGEST:
         return find_spans(data, places, counts, width, limit)
     return offsets, starts, ends

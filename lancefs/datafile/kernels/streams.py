@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lancefs.datafile.buffers import Ints, empty
-from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
+from lancefs.datafile.kernels.calls import Call, Damaged, twin_of
 from lancefs.datafile.kernels.segments import check_chunks, gather
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
@@ -42,16 +42,13 @@ def join_streams(data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int
     return values.reshape(-1)
 
 
-_c_join_streams = c_function("join_streams", "bytes number ints ints ints number number out number")
-
-
-@twin_of(join_streams)
+@twin_of(join_streams, "bytes number ints ints ints number number out number")
 def _compiled_join_streams(
-    data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int
+    call: Call, data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int
 ) -> Bytes:
     room, chunks = int(counts.sum()), len(counts)
     if not 0 <= room * width <= len(data):
         raise Damaged
     out = empty(room * width, np.uint8)
-    _c_join_streams(data, len(data), starts, ends, counts, chunks, width, out, room)
+    call(data, len(data), starts, ends, counts, chunks, width, out, room)
     return out

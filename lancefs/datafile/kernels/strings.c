@@ -58,14 +58,6 @@ KERNEL(join_chunks, const uint8_t *data, int64_t size, const int64_t *starts, co
     return values == 0 ? at : DAMAGED;
 }
 
-/* Tell whether strings are a byte each: whether their offsets ascend by one. */
-KERNEL(are_letters, const int32_t *offsets, int64_t strings) {
-    uint32_t wrong = 0;
-    for (int64_t i = 0; i < strings; i++)
-        wrong |= ((uint32_t)offsets[i + 1] - (uint32_t)offsets[i]) ^ 1u;
-    return wrong == 0;
-}
-
 /* Whether the offsets of a chunk ascend by one from `first` on. */
 static int ascend_by_one(const uint8_t *from, int64_t count, int64_t width, uint64_t first) {
     if (width == 4) {

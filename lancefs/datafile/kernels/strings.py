@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from lancefs.datafile.buffers import Array, Ints, empty, total
-from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
+from lancefs.datafile.kernels.calls import Call, Damaged, twin_of
 from lancefs.datafile.kernels.segments import check_chunks, gather, places_of
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
@@ -40,14 +40,9 @@ def join_chunks(
     return compact_offsets(np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))), text
 
 
-_c_join_chunks = c_function(
-    "join_chunks", "bytes number ints ints ints number number out number out number"
-)
-
-
-@twin_of(join_chunks)
+@twin_of(join_chunks, "bytes number ints ints ints number number out number out number")
 def _compiled_join_chunks(
-    data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int
+    call: Call, data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int
 ) -> tuple[Array, Bytes]:
     values, chunks = total(counts), len(counts)
     room = total(ends - starts) - (values + chunks) * width
@@ -56,9 +51,7 @@ def _compiled_join_chunks(
     if room > LARGEST:
         return join_chunks(data, starts, ends, counts, width)
     offsets, text = empty(values + 1, np.int32), empty(room, np.uint8)
-    size = _c_join_chunks(
-        data, len(data), starts, ends, counts, chunks, width, offsets, values, text, room
-    )
+    size = call(data, len(data), starts, ends, counts, chunks, width, offsets, values, text, room)
     return offsets, text[:size]
 
 
@@ -70,16 +63,6 @@ def are_letters(offsets: Array) -> bool:
             i + 1.
     """
     return np.array_equal(offsets[1:] - offsets[:-1], np.ones(len(offsets) - 1, offsets.dtype))
-
-
-_c_are_letters = c_function("are_letters", "offsets number")
-
-
-@twin_of(are_letters)
-def _compiled_are_letters(offsets: Array) -> bool:
-    if offsets.dtype != np.int32:
-        return are_letters(offsets)
-    return bool(_c_are_letters(offsets, len(offsets) - 1))
 
 
 def join_letters(data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int) -> Bytes | None:
@@ -95,19 +78,16 @@ def join_letters(data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int
     return text if are_letters(offsets) else None
 
 
-_c_join_letters = c_function("join_letters", "bytes number ints ints ints number number out number")
-
-
-@twin_of(join_letters)
+@twin_of(join_letters, "bytes number ints ints ints number number out number")
 def _compiled_join_letters(
-    data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int
+    call: Call, data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int
 ) -> Bytes | None:
     values = total(counts)
     if not 0 <= values * (width + 1) <= len(data):
         return None
     letters = empty(values, np.uint8)
     chunks = len(counts)
-    found = _c_join_letters(data, len(data), starts, ends, counts, chunks, width, letters, values)
+    found = call(data, len(data), starts, ends, counts, chunks, width, letters, values)
     return letters if found else None
 
 
@@ -169,17 +149,12 @@ def find_strings(
     return starts[chunk] + low.astype(np.int64), starts[chunk] + high.astype(np.int64)
 
 
-_c_find_strings = c_function(
-    "find_strings", "bytes number ints ints ints number number ints number out"
-)
-
-
-@twin_of(find_strings)
+@twin_of(find_strings, "bytes number ints ints ints number number ints number out")
 def _compiled_find_strings(
-    data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int, wanted: Ints
+    call: Call, data: Bytes, starts: Ints, ends: Ints, counts: Ints, width: int, wanted: Ints
 ) -> tuple[Ints, Ints]:
     found, chunks, strings = np.empty((2, len(wanted)), np.int64), len(counts), len(wanted)
-    _c_find_strings(data, len(data), starts, ends, counts, chunks, width, wanted, strings, found)
+    call(data, len(data), starts, ends, counts, chunks, width, wanted, strings, found)
     return found[0], found[1]
 
 

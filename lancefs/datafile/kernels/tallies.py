@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lancefs.datafile.buffers import Array, Ints, empty
-from lancefs.datafile.kernels.calls import c_function, twin_of
+from lancefs.datafile.kernels.calls import Call, twin_of
 
 # Rows that follow each other are counted apart, as APART in tallies.c.
 _APART = 4
@@ -32,21 +32,15 @@ def add_positions(numbers: Array, base: int, positions: Array, sums: Array) -> A
     return None if found.min(initial=0) < 0 else sums + found
 
 
-_c_add_positions = c_function(
-    "add_positions", "bytes number number number number offsets number offsets out"
-)
-
-
-@twin_of(add_positions)
+@twin_of(add_positions, "bytes number number number offsets number offsets out")
 def _compiled_add_positions(
-    numbers: Array, base: int, positions: Array, sums: Array
+    call: Call, numbers: Array, base: int, positions: Array, sums: Array
 ) -> Array | None:
     assert positions.dtype == sums.dtype == np.int32
     assert len(numbers) == len(sums)
-    numbers = np.require(numbers, requirements=["C", "A"])
-    of_numbers = numbers, numbers.itemsize, numbers.dtype.kind == "i", len(numbers)
-    found = empty(len(sums), np.int32)
-    known = _c_add_positions(*of_numbers, base, positions, len(positions), sums, found)
+    width = numbers.itemsize if numbers.dtype.kind == "i" else -numbers.itemsize
+    found, rows = empty(len(sums), np.int32), len(numbers)
+    known = call(numbers, width, rows, base, positions, len(positions), sums, found)
     return found if known == len(sums) else None
 
 
@@ -63,12 +57,9 @@ def count_sums(sums: Array, size: int) -> Ints:
     return np.bincount(sums, minlength=size).astype(np.int64, copy=False)
 
 
-_c_count_sums = c_function("count_sums", "offsets number out")
-
-
-@twin_of(count_sums)
-def _compiled_count_sums(sums: Array, size: int) -> Ints:
+@twin_of(count_sums, "offsets number out")
+def _compiled_count_sums(call: Call, sums: Array, size: int) -> Ints:
     counts = np.zeros((size, _APART), np.int64)
-    _c_count_sums(sums, len(sums), counts)
+    call(sums, len(sums), counts)
     found: Ints = counts.sum(axis=1)
     return found

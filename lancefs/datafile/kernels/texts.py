@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.buffers import Array, Ints, Mask, dtype_of, empty, join_bytes
-from lancefs.datafile.kernels.calls import SLACK, c_function, twin_of
+from lancefs.datafile.kernels.calls import SLACK, Call, twin_of
 from lancefs.datafile.kernels.fsst import SymbolTable, decode_fsst
 from lancefs.datafile.kernels.lookup import take_strings
 from lancefs.datafile.kernels.pages import PageParts
@@ -218,13 +218,11 @@ def _look_up(
     return np.diff(offsets).astype(np.int64), text
 
 
-_c_read_texts = c_function(
-    "read_texts", "bytes number bytes number number number ints ints ints number ints ints out out"
+@twin_of(
+    read_texts, "bytes number bytes number number number ints ints ints number ints ints out out"
 )
-
-
-@twin_of(read_texts)
 def _compiled_read_texts(
+    call: Call,
     tables: Bytes,
     data: Bytes,
     file: tuple[int, int],
@@ -238,7 +236,7 @@ def _compiled_read_texts(
     where = [(_address(memory), *bounds) for memory, bounds in zip(owned, memories, strict=True)]
     numbers = np.empty(4 * len(leaves) + 2, np.int64)
     scratch = empty(SCRATCH, np.uint8)
-    _c_read_texts(
+    call(
         *(tables, len(tables), data, len(data), *file),
         *(pages, parts.table, leaves, len(leaves), np.array(rows, np.int64)),
         *(np.array(where, np.int64), scratch, numbers),

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancefs.datafile.buffers import Array
-from lancefs.datafile.kernels.calls import Damaged, c_function, twin_of
+from lancefs.datafile.kernels.calls import Call, Damaged, twin_of
 from lancefs.errors import CorruptFile
 from lancefs.storage import Bytes
 
@@ -33,14 +33,11 @@ def is_utf8(offsets: Array, data: Bytes) -> bool:
     return not np.any(data[starts] & 0xC0 == 0x80)
 
 
-_c_is_utf8 = c_function("is_utf8", "offsets number bytes number")
-
-
-@twin_of(is_utf8)
-def _compiled_is_utf8(offsets: Array, data: Bytes) -> bool:
+@twin_of(is_utf8, "offsets number bytes number")
+def _compiled_is_utf8(call: Call, offsets: Array, data: Bytes) -> bool:
     if offsets.dtype != np.int32:
         return is_utf8(offsets, data)
     try:
-        return bool(_c_is_utf8(offsets, len(offsets) - 1, data, len(data)))
+        return bool(call(offsets, len(offsets) - 1, data, len(data)))
     except Damaged:  # NumPy trusts the offsets
         raise CorruptFile("the offsets of strings descend or leave their bytes") from None

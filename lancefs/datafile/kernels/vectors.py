@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from lancefs.datafile.buffers import Array, Ints, UInts, empty
-from lancefs.datafile.kernels.calls import c_function, twin_of
+from lancefs.datafile.kernels.calls import Call, twin_of
 
 _LANES = 16  # as LANES in vectors.c
 _BITS_SET = np.array([number.bit_count() for number in range(256)], np.uint8)
@@ -85,23 +85,17 @@ def _of_queries(function: Callable[..., int], vectors: Array, queries: Array, *m
     return found.reshape(count, rows)
 
 
-_c_compare_floats = c_function("compare_floats", "floats number number floats number number out")
-
-
-@twin_of(compare_floats)
-def _compiled_compare_floats(vectors: Array, queries: Array, is_product: bool) -> Array:
+@twin_of(compare_floats, "floats number number floats number number out")
+def _compiled_compare_floats(call: Call, vectors: Array, queries: Array, is_product: bool) -> Array:
     assert vectors.dtype == queries.dtype == np.float32
-    return _of_queries(_c_compare_floats, vectors, queries, int(is_product))
+    return _of_queries(call, vectors, queries, int(is_product))
 
 
-_c_multiply_codes = c_function("multiply_codes", "bytes number number floats number out")
-
-
-@twin_of(multiply_codes)
-def _compiled_multiply_codes(codes: Array, queries: Array) -> Array:
+@twin_of(multiply_codes, "bytes number number floats number out")
+def _compiled_multiply_codes(call: Call, codes: Array, queries: Array) -> Array:
     assert codes.dtype == np.uint8
     assert queries.dtype == np.float32
-    return _of_queries(_c_multiply_codes, codes, queries)
+    return _of_queries(call, codes, queries)
 
 
 def compare_codes(codes: Array, queries: Array) -> Array:
@@ -123,13 +117,10 @@ def compare_codes(codes: Array, queries: Array) -> Array:
     return found
 
 
-_c_compare_codes = c_function("compare_codes", "bytes number number bytes number out")
-
-
-@twin_of(compare_codes)
-def _compiled_compare_codes(codes: Array, queries: Array) -> Array:
+@twin_of(compare_codes, "bytes number number bytes number out")
+def _compiled_compare_codes(call: Call, codes: Array, queries: Array) -> Array:
     assert codes.dtype == queries.dtype == np.uint8
-    return _of_queries(_c_compare_codes, codes, queries)
+    return _of_queries(call, codes, queries)
 
 
 def differing_bits(vectors: Array, queries: Array) -> Array:
@@ -151,13 +142,10 @@ def differing_bits(vectors: Array, queries: Array) -> Array:
     return found
 
 
-_c_differing_bits = c_function("differing_bits", "bytes number number bytes number out")
-
-
-@twin_of(differing_bits)
-def _compiled_differing_bits(vectors: Array, queries: Array) -> Array:
+@twin_of(differing_bits, "bytes number number bytes number out")
+def _compiled_differing_bits(call: Call, vectors: Array, queries: Array) -> Array:
     assert vectors.dtype == queries.dtype == np.uint8
-    return _of_queries(_c_differing_bits, vectors, queries)
+    return _of_queries(call, vectors, queries)
 
 
 def widen_halves(halves: Array) -> Array:
@@ -165,14 +153,11 @@ def widen_halves(halves: Array) -> Array:
     return halves.astype(np.float32)
 
 
-_c_widen_halves = c_function("widen_halves", "levels number out")
-
-
-@twin_of(widen_halves)
-def _compiled_widen_halves(halves: Array) -> Array:
+@twin_of(widen_halves, "levels number out")
+def _compiled_widen_halves(call: Call, halves: Array) -> Array:
     assert halves.dtype == np.float16
     found = empty(halves.size, np.float32)
-    _c_widen_halves(np.ascontiguousarray(halves).view(np.uint16), halves.size, found)
+    call(np.ascontiguousarray(halves).view(np.uint16), halves.size, found)
     return found.reshape(halves.shape)
 
 
@@ -204,12 +189,9 @@ def keep_nearest(
     return kept, kept_numbers, sizes
 
 
-_c_keep_nearest = c_function("keep_nearest", "floats bytes number number number out out out")
-
-
-@twin_of(keep_nearest)
+@twin_of(keep_nearest, "floats bytes number number number out out out")
 def _compiled_keep_nearest(
-    distances: Array, numbers: UInts, kept: Array, kept_numbers: UInts, sizes: Ints
+    call: Call, distances: Array, numbers: UInts, kept: Array, kept_numbers: UInts, sizes: Ints
 ) -> tuple[Array, UInts, Ints]:
     count, rows = distances.shape
     assert kept.shape == kept_numbers.shape == (count, kept.shape[1])
@@ -219,5 +201,5 @@ def _compiled_keep_nearest(
     assert sizes.dtype == np.int64
     assert kept.dtype == np.float32
     kept, kept_numbers, sizes = kept.copy(), kept_numbers.copy(), sizes.copy()
-    _c_keep_nearest(distances, numbers, rows, count, kept.shape[1], kept, kept_numbers, sizes)
+    call(distances, numbers, rows, count, kept.shape[1], kept, kept_numbers, sizes)
     return kept, kept_numbers, sizes

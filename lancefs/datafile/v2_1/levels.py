@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lancefs.datafile.blocks import Block, Ints, Mask, RowRange, offsets_of, select
-from lancefs.datafile.kernels import find_rows, tally_levels, unravel
+from lancefs.datafile.kernels import find_rows, unravel
 from lancefs.datafile.kernels.layers import EMPTYABLE, LIST, NULLABLE, LeafLevels
 from lancefs.datafile.row_ranges import RowRanges, bounds_of, count_rows
 from lancefs.errors import CorruptFile
@@ -113,13 +113,13 @@ def check_levels(
     highest = sum(layer.levels for layer in layers)
     visible, starts = values, values if definition is None else len(definition)
     if rep is not None:
-        largest, inside = tally_levels(rep, lists - 1)
-        if lists == 0 or largest > lists:
+        inside = int(np.count_nonzero(rep < lists))
+        if lists == 0 or rep.max(initial=0) > lists:
             raise CorruptFile(f"a repetition level above the page's {lists} list layers")
         visible, starts = len(rep), len(rep) - inside
     if definition is not None:
-        largest, visible = tally_levels(definition, visible_levels(layers))
-        if largest > highest:
+        visible = int(np.count_nonzero(definition <= visible_levels(layers)))
+        if definition.max(initial=0) > highest:
             raise CorruptFile(f"a definition level above {highest}, the highest of the page")
     if rep is not None and definition is not None and len(rep) != len(definition):
         raise CorruptFile(f"{len(rep)} repetition levels, {len(definition)} definition levels")
@@ -209,8 +209,9 @@ class DecodedPage(NamedTuple):
         highest = visible_levels(self.layers)
         if len(items) == 1:  # counting takes a fraction of the memory of a running total
             start, end = items[0]
-            _, before = tally_levels(self.definition[:start], highest)
-            return [(before, before + tally_levels(self.definition[start:end], highest)[1])]
+            before = int(np.count_nonzero(self.definition[:start] <= highest))
+            within = int(np.count_nonzero(self.definition[start:end] <= highest))
+            return [(before, before + within)]
         seen = np.zeros(len(self.definition) + 1, np.int64)
         np.cumsum(self.definition <= highest, out=seen[1:])
         return RowRanges(seen[bounds_of(items)])

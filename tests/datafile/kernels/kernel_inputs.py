@@ -25,7 +25,6 @@ from point_inputs import (
     texts_of_spans,
 )
 from string_inputs import (
-    ends_of_strings,
     fsst_strings,
     masked_strings,
     string_chunks,
@@ -169,20 +168,15 @@ def packed_buffers(draw: st.DrawFn) -> Arguments:
 
 
 @st.composite
-def counted_levels(draw: st.DrawFn) -> Arguments:
+def levels_of_parts(draw: st.DrawFn) -> Arguments:
     size = draw(st.sampled_from([0, 1, 7, 511, 512, 513, 2000]))
     levels = draw(generators()).integers(0, draw(st.sampled_from([1, 3, 1 << 16])), size)
-    limit = draw(st.integers(-1, 4) | st.sampled_from([(1 << 16) - 1, 1 << 16]))
-    return odd_place(draw, levels.astype(np.uint16)).view(np.uint16), limit
-
-
-@st.composite
-def levels_of_parts(draw: st.DrawFn) -> Arguments:
-    levels, limit = draw(counted_levels())
+    limit = draw(st.integers(0, 4) | st.sampled_from([(1 << 16) - 1, 1 << 16]))
     sizes = draw(st.lists(st.sampled_from([0, 1, 7, 511, 600]), max_size=5))
     if draw(st.integers(0, 9)) == 0:
         sizes.append(draw(st.sampled_from([-1, 1 << 40, (1 << 63) - 1])))
-    return levels, np.array(sizes, np.int64), max(limit, 0)
+    placed = odd_place(draw, levels.astype(np.uint16)).view(np.uint16)
+    return placed, np.array(sizes, np.int64), limit
 
 
 @st.composite
@@ -324,22 +318,6 @@ def numbers_and_bounds(draw: st.DrawFn) -> Arguments:
     numbers = [one.to_bytes(16, "little", signed=True) for one in draw(st.lists(number))]
     stored = odd_place(draw, np.frombuffer(b"".join(numbers), np.uint8))
     return stored.view("V16"), draw(number), draw(number)
-
-
-@st.composite
-def small_numbers_and_bounds(draw: st.DrawFn) -> Arguments:
-    dtype = np.dtype(draw(st.sampled_from(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"])))
-    limits = np.iinfo(dtype)
-    number = st.integers(int(limits.min), int(limits.max)) | st.integers(0, 3)
-    numbers = np.array(draw(st.lists(number)), dtype)
-    stored = odd_place(draw, numbers.view(np.uint8)).view(dtype)
-    return stored, draw(number), draw(number)
-
-
-@st.composite
-def masks(draw: st.DrawFn) -> Arguments:
-    kept = np.array(draw(st.lists(st.booleans() | st.just(draw(st.booleans())))), np.bool_)
-    return (np.repeat(kept, draw(st.sampled_from([1, 3, 16]))),)
 
 
 @st.composite
@@ -535,7 +513,6 @@ PAIRS = {
     "unpack_at": (bitpacking.unpack_at, packed_values()),
     "read_widths": (bitpacking.read_widths, inline_widths()),
     "unpack_buffers": (bitpacking.unpack_buffers, packed_buffers()),
-    "tally_levels": (lists.tally_levels, counted_levels()),
     "tally_parts": (lists.tally_parts, levels_of_parts()),
     "find_rows": (lists.find_rows, rows_of_items()),
     "find_items": (items.find_items, zipped_rows()),
@@ -552,7 +529,6 @@ PAIRS = {
     "join_letters": (strings.join_letters, string_chunks()),
     "find_strings": (strings.find_strings, strings_of_chunks()),
     "take": (lookup.take, fixed_lookups()),
-    "are_letters": (strings.are_letters, ends_of_strings()),
     "take_strings": (lookup.take_strings, string_lookups()),
     "expand": (runs.expand, some_runs()),
     "join_streams": (streams.join_streams, split_streams()),
@@ -565,7 +541,6 @@ PAIRS = {
     "keep": (selection.keep, masked_values()),
     "keep_strings": (selection.keep_strings, masked_strings()),
     "keep_lists": (selection.keep_lists, masked_lists()),
-    "slots_of": (selection.slots_of, masks()),
     "take_points": (points.take_points, few_rows_of_pages()),
     "find_packed": (packed.find_packed, rows_of_packed_pages()),
     "restore_pages": (packed.restore_pages, chunks_to_restore()),
@@ -582,7 +557,6 @@ PAIRS = {
     "find_common": (phrases.find_common, ascending_numbers()),
     "follow_words": (phrases.follow_words, words_of_documents()),
     "within": (intervals.within, numbers_and_bounds()),
-    "between": (intervals.between, small_numbers_and_bounds()),
     "write_json": (jsonb.write_json, json_values()),
     "compare_floats": (vectors.compare_floats, vectors_and_queries()),
     "keep_nearest": (vectors.keep_nearest, kept_and_added()),

@@ -65,16 +65,6 @@ def strings_of_chunks(draw: st.DrawFn) -> Arguments:
 
 
 @st.composite
-def ends_of_strings(draw: st.DrawFn) -> Arguments:
-    lengths = draw(st.lists(st.sampled_from([1, 1, 1, 0, 2, -1, 1 << 31]), max_size=9))
-    letters = draw(st.integers(0, 40))
-    offsets = np.cumsum(
-        [draw(st.integers(0, 9)), *lengths[: draw(st.integers(0, 9))], *[1] * letters]
-    )
-    return (offsets.astype(draw(st.sampled_from([np.int32, np.int64]))),)
-
-
-@st.composite
 def string_lookups(draw: st.DrawFn) -> Arguments:
     # Short items, and items of one byte, have ways of their own, if they are not too many.
     shortest, longest = draw(st.sampled_from([(0, 20), (1, 1), (0, 32), (20, 50)]))

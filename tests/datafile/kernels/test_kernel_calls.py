@@ -43,8 +43,12 @@ def declared_in_c() -> dict[str, str]:
 
 
 def declared_in_python() -> dict[str, str]:
-    pattern = re.compile(r'c_function\(\s*"(\w+)", "([a-z ]+)"\s*\)')
-    return dict(pair for path in SOURCES.glob("*.py") for pair in pattern.findall(path.read_text()))
+    calls = re.compile(r'c_function\(\s*"(\w+)",\s*"([a-z ]+)",?\s*\)')
+    twins = re.compile(r'@twin_of\(\s*(\w+),\s*"([a-z ]+)"(?:,\s*"(\w+)")?,?\s*\)')
+    sources = [path.read_text() for path in SOURCES.glob("*.py")]
+    found = dict(pair for source in sources for pair in calls.findall(source))
+    of_twins = [match for source in sources for match in twins.findall(source)]
+    return found | {name or reference: kinds for reference, kinds, name in of_twins}
 
 
 def test_python_and_c_declare_the_same_parameters() -> None:
@@ -87,7 +91,7 @@ def test_the_numpy_kernel_says_what_is_damaged() -> None:
 def test_a_twin_that_refuses_what_numpy_takes_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "TWINS", {})
 
-    @calls.twin_of(segments.gather)
+    @calls.twin_of(segments.gather, "bytes ints ints number out")
     def gather(*_: Any) -> Any:
         raise calls.Damaged
 

@@ -80,13 +80,6 @@ def test_levels_that_contradict_layers_are_damage(
         kernels.unravel(levels, None, [leaf])
 
 
-def test_levels_are_counted_and_their_highest_is_told() -> None:
-    levels = np.array([0, 2, 1, 5, 1], np.uint16)
-    assert kernels.tally_levels(levels, 1) == (5, 3)
-    assert kernels.tally_levels(levels, -1) == (5, 0)
-    assert kernels.tally_levels(levels[:0], 1) == (0, 0)
-
-
 def test_levels_are_counted_part_by_part() -> None:
     levels = np.array([0, 2, 1, 5, 1], np.uint16)
     assert kernels.tally_parts(levels, np.array([2, 0, 3]), 1).tolist() == [1, 0, 2]
