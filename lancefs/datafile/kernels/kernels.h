@@ -17,7 +17,7 @@
 
 /* Add 1 whenever a kernel is added or the parameters of a kernel change, here and in `library.py`,
  * which refuses a library with another number. */
-#define LANCEFS_INTERFACE 49
+#define LANCEFS_INTERFACE 50
 
 #if defined(_WIN32)
 #define API __declspec(dllexport)

@@ -9,14 +9,12 @@
 typedef struct {
     uint8_t texts[MAX_SHORT * SHORT];
     int32_t lengths[MAX_SHORT];
-    int all_single; /* whether all items are one byte long */
 } Table;
 
 /* Fill a table; return whether the items fit it. The caller has checked their offsets. */
 static int fill_table(Table *table, const int32_t *offsets, const uint8_t *data, int64_t items) {
     if (items > MAX_SHORT)
         return 0;
-    table->all_single = 1;
     for (int64_t item = 0; item < items; item++) {
         const int32_t length = offsets[item + 1] - offsets[item];
         if (length > SHORT)
@@ -24,7 +22,6 @@ static int fill_table(Table *table, const int32_t *offsets, const uint8_t *data,
         memset(table->texts + item * SHORT, 0, SHORT);
         memcpy(table->texts + item * SHORT, data + offsets[item], (size_t)length);
         table->lengths[item] = length;
-        table->all_single &= length == 1;
     }
     return 1;
 }
@@ -39,119 +36,65 @@ static int is_sound(const int32_t *offsets, int64_t size, int64_t items) {
     return 1;
 }
 
-/* The loops for one type of index; the caller has checked the offsets. */
-#define DEFINE_STRINGS(INDEX)                                                                      \
-    static int64_t measure_##INDEX(const int32_t *offsets, int64_t items, const INDEX *indices,    \
-                                   const uint8_t *valid, int64_t count) {                          \
-        int64_t total = 0;                                                                         \
-        for (int64_t i = 0; i < count; i++) {                                                      \
-            const int64_t index = (int64_t)indices[i];                                             \
-            if (index >= items)                                                                    \
-                return DAMAGED;                                                                    \
-            if (valid == NULL || valid[i])                                                         \
-                total += (int64_t)offsets[index + 1] - offsets[index];                             \
-        }                                                                                          \
-        return total;                                                                              \
-    }                                                                                              \
-                                                                                                   \
-    static int64_t take_single_##INDEX(const Table *table, int64_t items, const INDEX *indices,    \
-                                       int64_t count, int32_t *ends, uint8_t *text,                \
-                                       int64_t text_size) {                                        \
-        if (text_size != count)                                                                    \
-            return DAMAGED;                                                                        \
-        for (int64_t i = 0; i < count; i++) {                                                      \
-            if ((int64_t)indices[i] >= items)                                                      \
-                return DAMAGED;                                                                    \
-            text[i] = table->texts[(size_t)indices[i] * SHORT];                                    \
-            ends[i] = (int32_t)(i + 1);                                                            \
-        }                                                                                          \
-        return 0;                                                                                  \
-    }                                                                                              \
-                                                                                                   \
-    static int64_t take_short_##INDEX(const Table *table, int64_t items, const INDEX *indices,     \
-                                      const uint8_t *valid, int64_t count, int32_t *ends,          \
-                                      uint8_t *text, int64_t text_size) {                          \
-        int64_t at = 0;                                                                            \
-        for (int64_t i = 0; i < count; i++) {                                                      \
-            const int64_t index = (int64_t)indices[i];                                             \
-            if (index >= items)                                                                    \
-                return DAMAGED;                                                                    \
-            memcpy(text + at, table->texts + index * SHORT, SHORT);                                \
-            at += valid == NULL || valid[i] ? table->lengths[index] : 0;                           \
-            if (at > text_size)                                                                    \
-                return DAMAGED;                                                                    \
-            ends[i] = (int32_t)at;                                                                 \
-        }                                                                                          \
-        return at == text_size ? 0 : DAMAGED;                                                      \
-    }                                                                                              \
-                                                                                                   \
-    static int64_t take_long_##INDEX(const int32_t *offsets, const uint8_t *data, int64_t items,   \
-                                     const INDEX *indices, const uint8_t *valid, int64_t count,    \
-                                     int32_t *ends, uint8_t *text, int64_t text_size) {            \
-        int64_t at = 0;                                                                            \
-        for (int64_t i = 0; i < count; i++) {                                                      \
-            const int64_t index = (int64_t)indices[i];                                             \
-            if (index >= items)                                                                    \
-                return DAMAGED;                                                                    \
-            if (valid == NULL || valid[i]) {                                                       \
-                const int64_t length = (int64_t)offsets[index + 1] - offsets[index];               \
-                if (length > text_size - at)                                                       \
-                    return DAMAGED;                                                                \
-                memcpy(text + at, data + offsets[index], (size_t)length);                          \
-                at += length;                                                                      \
-            }                                                                                      \
-            ends[i] = (int32_t)at;                                                                 \
-        }                                                                                          \
-        return at == text_size ? 0 : DAMAGED;                                                      \
-    }                                                                                              \
-                                                                                                   \
-    static int64_t take_##INDEX(const int32_t *offsets, const uint8_t *data, int64_t items,        \
-                                const INDEX *indices, const uint8_t *valid, int64_t count,         \
-                                int32_t *ends, uint8_t *text, int64_t text_size) {                 \
-        Table table;                                                                               \
-        if (!fill_table(&table, offsets, data, items))                                             \
-            return take_long_##INDEX(offsets, data, items, indices, valid, count, ends, text,      \
-                                     text_size);                                                   \
-        if (table.all_single && valid == NULL)                                                     \
-            return take_single_##INDEX(&table, items, indices, count, ends, text, text_size);      \
-        return take_short_##INDEX(&table, items, indices, valid, count, ends, text, text_size);    \
-    }
-
-DEFINE_STRINGS(uint8_t)
-DEFINE_STRINGS(uint16_t)
-DEFINE_STRINGS(uint32_t)
-
-/* Check the offsets and the aligned indices; return the size of the looked-up strings. */
-KERNEL(take_strings_size, const int32_t *offsets, int64_t size, int64_t items, const void *indices,
-       int64_t index_width, const uint8_t *valid, int64_t count) {
+/* Check the offsets and the indices; return the size of the looked-up strings. */
+KERNEL(take_strings_size, const int32_t *offsets, int64_t size, int64_t items,
+       const int32_t *indices, const uint8_t *valid, int64_t count) {
+    int64_t total = 0;
     if (!is_sound(offsets, size, items))
         return DAMAGED;
-    switch (index_width) {
-    case 1:
-        return measure_uint8_t(offsets, items, indices, valid, count);
-    case 2:
-        return measure_uint16_t(offsets, items, indices, valid, count);
-    default:
-        return measure_uint32_t(offsets, items, indices, valid, count);
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t index = (uint32_t)indices[i];
+        if (index >= items)
+            return DAMAGED;
+        if (valid == NULL || valid[i])
+            total += (int64_t)offsets[index + 1] - offsets[index];
     }
+    return total;
+}
+
+static int64_t take_short(const Table *table, int64_t items, const int32_t *indices,
+                          const uint8_t *valid, int64_t count, int32_t *ends, uint8_t *text,
+                          int64_t text_size) {
+    int64_t at = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t index = (uint32_t)indices[i];
+        if (index >= items)
+            return DAMAGED;
+        memcpy(text + at, table->texts + index * SHORT, SHORT);
+        at += valid == NULL || valid[i] ? table->lengths[index] : 0;
+        if (at > text_size)
+            return DAMAGED;
+        ends[i] = (int32_t)at;
+    }
+    return at == text_size ? 0 : DAMAGED;
 }
 
 /* Look up strings of `text_size` bytes in all; `text` has room for that and for SLACK. */
 KERNEL(take_strings, const int32_t *offsets, const uint8_t *data, int64_t size, int64_t items,
-       const void *indices, int64_t index_width, const uint8_t *valid, int64_t count,
-       int32_t *text_offsets, uint8_t *text, int64_t text_size) {
-    int32_t *ends = text_offsets + 1;
+       const int32_t *indices, const uint8_t *valid, int64_t count, int32_t *text_offsets,
+       uint8_t *text, int64_t text_size) {
+    int32_t *const ends = text_offsets + 1;
+    Table table;
     text_offsets[0] = 0;
     if (!is_sound(offsets, size, items))
         return DAMAGED;
-    switch (index_width) {
-    case 1:
-        return take_uint8_t(offsets, data, items, indices, valid, count, ends, text, text_size);
-    case 2:
-        return take_uint16_t(offsets, data, items, indices, valid, count, ends, text, text_size);
-    default:
-        return take_uint32_t(offsets, data, items, indices, valid, count, ends, text, text_size);
+    if (fill_table(&table, offsets, data, items))
+        return take_short(&table, items, indices, valid, count, ends, text, text_size);
+    int64_t at = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t index = (uint32_t)indices[i];
+        if (index >= items)
+            return DAMAGED;
+        if (valid == NULL || valid[i]) {
+            const int64_t length = (int64_t)offsets[index + 1] - offsets[index];
+            if (length > text_size - at)
+                return DAMAGED;
+            memcpy(text + at, data + offsets[index], (size_t)length);
+            at += length;
+        }
+        ends[i] = (int32_t)at;
     }
+    return at == text_size ? 0 : DAMAGED;
 }
 
 #define TAKE(INDEX, BYTES)                                                                         \

@@ -67,12 +67,10 @@ def take_strings(
     return compact_offsets(found), np.frombuffer(text or b"", np.uint8)[:size]
 
 
-_c_take_strings_size = c_function(
-    "take_strings_size", "offsets number number bytes number bytes number"
-)
+_c_take_strings_size = c_function("take_strings_size", "offsets number number offsets bytes number")
 
 
-@twin_of(take_strings, "offsets bytes number number bytes number bytes number out out number")
+@twin_of(take_strings, "offsets bytes number number offsets bytes number out out number")
 def _compiled_take_strings(
     call: Call, offsets: Array, data: Bytes, indices: Array, valid: Mask | None
 ) -> tuple[Array, Bytes]:
@@ -82,8 +80,7 @@ def _compiled_take_strings(
         if int(offsets.min()) < 0 or int(offsets.max()) > len(data):
             raise Damaged
         offsets = offsets.astype(np.int32)
-    aligned = indices if indices.flags.aligned else indices.copy()
-    lookup = aligned, indices.itemsize, valid, len(indices)
+    lookup = indices.astype(np.uint32, copy=False).view(np.int32), valid, len(indices)
     items = len(offsets) - 1
     size = _c_take_strings_size(offsets, len(data), items, *lookup)
     check_size(size)

@@ -7,9 +7,6 @@
 /* The columns of the table of leaves, as in points.py. */
 enum { FIRST_PAGE, PAGES, OUT, VALIDITY, FIRST_WANTED, WANTED, LEAF_COLUMNS };
 
-#define ESCAPE 255 /* codes of FSST, as in fsst.c */
-#define LONGEST 8
-
 /* Copy bits to a place whose bits are 0. */
 static void copy_bits(uint8_t *out, int64_t at, const uint8_t *bits, int64_t from, int64_t count) {
     const int64_t stop = at + count;
@@ -108,41 +105,28 @@ static int write_items(Piece piece, const int64_t *page, Buffer buffer, int64_t 
     return 0;
 }
 
-/* Widen numbers to 32 bits; return the largest one. A loop for each width has no branch. */
-#define WIDEN(NAME, STORED)                                                                        \
-    static uint64_t NAME(const uint8_t *from, int64_t count, uint32_t *numbers) {                  \
+/* Widen numbers to 32 bits; return whether one is not below the limit. The loop has no branch. */
+#define WIDEN(STORED)                                                                              \
+    {                                                                                              \
         STORED most = 0;                                                                           \
-        for (int64_t i = 0; i < count; i++) {                                                      \
+        for (int64_t i = 0; i < taken; i++) {                                                      \
             STORED number;                                                                         \
             memcpy(&number, from + (size_t)i * sizeof number, sizeof number);                      \
             most = number > most ? number : most;                                                  \
-            numbers[i] = (uint32_t)number;                                                         \
+            indices[i] = (uint32_t)number;                                                         \
         }                                                                                          \
-        return most;                                                                               \
+        return (uint64_t)most < (uint64_t)limit ? 0 : DAMAGED;                                     \
     }
-
-WIDEN(widen_8, uint8_t)
-WIDEN(widen_16, uint16_t)
-WIDEN(widen_32, uint32_t)
-WIDEN(widen_64, uint64_t)
 
 int unpack_indices(Buffer buffer, int64_t bits, int64_t count, int64_t within, int64_t taken,
                    int64_t limit, uint32_t *indices) {
-    uint64_t whole[LARGEST_BLOCK / 8], most;
+    uint64_t whole[LARGEST_BLOCK / 8];
     const int64_t width = inline_width(buffer, bits, count), bytes = bits / 8;
     if (width < 0)
         return DAMAGED;
     unpack_block(buffer.data + bytes, (int)width, bits, whole);
     const uint8_t *const from = (const uint8_t *)whole + within * bytes;
-    if (bits == 8)
-        most = widen_8(from, taken, indices);
-    else if (bits == 16)
-        most = widen_16(from, taken, indices);
-    else if (bits == 32)
-        most = widen_32(from, taken, indices);
-    else
-        most = widen_64(from, taken, indices);
-    return most < (uint64_t)limit ? 0 : DAMAGED;
+    OF_WIDTH(-bytes, WIDEN)
 }
 
 /* Join the bytes of one of `count` values that are byte-stream split. */
@@ -449,39 +433,11 @@ KERNEL(take_points, const int64_t *addresses, const int64_t *ends, int64_t piece
     return 0;
 }
 
-/* Write the text of `size` codes at `at`, as far as there is room for it in `out`; return its size,
- * DAMAGED if a code has no symbol or the last one is an escape. */
-static int64_t write_text(const uint8_t *codes, int64_t size, const uint8_t *symbols,
-                          const uint8_t *lengths, uint8_t *out, int64_t room) {
-    int64_t at = 0, to = 0;
-    while (at < size) {
-        const uint8_t code = codes[at++];
-        if (code == ESCAPE) {
-            if (at == size)
-                return DAMAGED;
-            if (to < room)
-                out[to] = codes[at];
-            at++;
-            to++;
-            continue;
-        }
-        const int64_t length = lengths[code];
-        if (length < 1 || length > LONGEST)
-            return DAMAGED;
-        if (to + length <= room) /* and SLACK */
-            memcpy(out + to, symbols + (size_t)code * LONGEST, LONGEST);
-        to += length;
-    }
-    return to;
-}
-
-/* Join the texts of spans, in any order, each of which lies in one piece; with symbols, spans are
- * codes of FSST. Nulls have no text. Return the size of all texts, which are written whole only if
+/* Join the texts of spans, in any order, each of which lies in one piece. Nulls have no text. Return the size of all texts, which are written whole only if
  * there is `room` for them, and SLACK behind it. `offsets` gets one number more than there are
  * spans. */
 static int64_t join_spans(Pieces pieces, const int64_t *spans, int64_t count, const uint8_t *valid,
-                          const uint8_t *symbols, const uint8_t *lengths, int32_t *offsets,
-                          uint8_t *out, int64_t room) {
+                          int32_t *offsets, uint8_t *out, int64_t room) {
     const int64_t all = pieces.count ? pieces.ends[pieces.count - 1] : 0;
     Piece piece = {NULL, 0, 0};
     int64_t to = 0;
@@ -499,20 +455,11 @@ static int64_t join_spans(Pieces pieces, const int64_t *spans, int64_t count, co
         const int64_t at = start - piece.start, left = piece.size - at, size = end - start;
         if (size > left)
             return DAMAGED;
-        if (symbols != NULL) {
-            const int64_t free = to < room ? room - to : 0;
-            const int64_t written =
-                write_text(piece.data + at, size, symbols, lengths, out + (room - free), free);
-            if (written < 0)
-                return DAMAGED;
-            to += written;
-        } else {
-            if (size <= SLACK && left >= SLACK && to + size <= room)
-                memcpy(out + to, piece.data + at, SLACK);
-            else if (size <= room - to)
-                memcpy(out + to, piece.data + at, (size_t)size);
-            to += size;
-        }
+        if (size <= SLACK && left >= SLACK && to + size <= room)
+            memcpy(out + to, piece.data + at, SLACK);
+        else if (size <= room - to)
+            memcpy(out + to, piece.data + at, (size_t)size);
+        to += size;
         if (to > INT64_MAX / 4)
             return DAMAGED;
     }
@@ -522,10 +469,10 @@ static int64_t join_spans(Pieces pieces, const int64_t *spans, int64_t count, co
 
 /* Join the texts of the spans of one leaf; see `join_spans`. */
 KERNEL(join_texts, const int64_t *addresses, const int64_t *ends, int64_t piece_count,
-       const int64_t *spans, int64_t count, const uint8_t *valid, const uint8_t *symbols,
-       const uint8_t *lengths, int32_t *offsets, uint8_t *out, int64_t room) {
+       const int64_t *spans, int64_t count, const uint8_t *valid, int32_t *offsets, uint8_t *out,
+       int64_t room) {
     const Pieces pieces = {addresses, ends, piece_count};
-    return join_spans(pieces, spans, count, valid, symbols, lengths, offsets, out, room);
+    return join_spans(pieces, spans, count, valid, offsets, out, room);
 }
 
 /* The columns of the table of leaves of strings, as in points.py, and of what is found of them. */
@@ -545,8 +492,7 @@ KERNEL(join_leaves, const int64_t *addresses, const int64_t *ends, int64_t piece
         const int64_t *const spans = (const int64_t *)(const void *)(values + leaf[SPANS]);
         int32_t *const own = offsets + leaf[OFFSETS];
         const int64_t left = at < room ? room - at : 0;
-        const int64_t size = join_spans(pieces, spans, leaf[COUNT], valid, NULL, NULL, own,
-                                        out + (room - left), left);
+        const int64_t size = join_spans(pieces, spans, leaf[COUNT], valid, own, out + (room - left), left);
         if (size < 0 || at > INT64_MAX / 4)
             return DAMAGED;
         found[START] = at;

@@ -20,7 +20,6 @@ import pyarrow as pa
 from lancefs.datafile.buffers import Array, Ints, Mask, check_size, empty, join_bytes
 from lancefs.datafile.kernels.bitpacking import read_widths, unpack, unpack_at, unpack_buffers
 from lancefs.datafile.kernels.calls import SLACK, Call, twin_of
-from lancefs.datafile.kernels.fsst import SymbolTable, decode_fsst
 from lancefs.datafile.kernels.pages import POSITIONS as POSITIONS
 from lancefs.datafile.kernels.pages import RUN_LENGTHS as RUN_LENGTHS
 from lancefs.datafile.kernels.pages import PageColumn as PageColumn
@@ -423,24 +422,20 @@ def _expanded(buffer: Bytes, count: int) -> Array:
     return expand(levels, lengths, runs, np.array([count], np.int64))
 
 
-def join_texts(
-    pieces: Sequence[Bytes], spans: Ints, valid: Bytes | None, table: SymbolTable | None
-) -> tuple[Array, Bytes]:
+def join_texts(pieces: Sequence[Bytes], spans: Ints, valid: Bytes | None) -> tuple[Array, Bytes]:
     """Join the texts of spans, in any order.
 
     Args:
         pieces: The bytes.
         spans: Start and end of each span; of shape (spans, 2).
         valid: A bit for each span, which has no text where it is 0; None where all have.
-        table: The symbols of spans that are compressed with FSST; None where they are not.
 
     Returns:
         The offsets of the texts, one more than there are spans, from 0 (int32 if they fit), and
         their bytes.
 
     Raises:
-        CorruptFile: A span leaves the pieces, or the piece that it begins in; or codes do not
-            decode.
+        CorruptFile: A span leaves the pieces, or the piece that it begins in.
         TooLarge: The texts have too many bytes; see `check_size`.
         MemoryLimitExceeded: They have.
     """
@@ -459,8 +454,7 @@ def join_texts(
             *(_span(pieces, start, end) for start, end in spans.tolist() if start < end),
         ]
     )
-    offsets = compact_offsets(np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths))))
-    return (offsets, text) if table is None else decode_fsst(table, offsets, text)
+    return compact_offsets(np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))), text
 
 
 def _span(pieces: Sequence[Bytes], start: int, end: int) -> Bytes:
@@ -470,28 +464,22 @@ def _span(pieces: Sequence[Bytes], start: int, end: int) -> Bytes:
     return piece[start - shift : end - shift]
 
 
-@twin_of(join_texts, "ints ints number ints number bytes bytes bytes out out number")
+@twin_of(join_texts, "ints ints number ints number bytes out out number")
 def _compiled_join_texts(
-    call: Call,
-    pieces: Sequence[Bytes],
-    spans: Ints,
-    valid: Bytes | None,
-    table: SymbolTable | None,
+    call: Call, pieces: Sequence[Bytes], spans: Ints, valid: Bytes | None
 ) -> tuple[Array, Bytes]:
-    count, symbols, lengths = len(spans), None, None
-    if table is not None and not table.raw:
-        symbols, lengths = table.symbols, table.lengths
+    count = len(spans)
     where = *places_in_memory(pieces), spans, count, valid
     offsets, room = empty(count + 1, np.int32), _LIKELY_TEXT * count if count <= _FEW_TEXTS else 0
     text = empty(room, np.uint8, SLACK)
-    size = call(*where, symbols, lengths, offsets, text, room)
+    size = call(*where, offsets, text, room)
     check_size(size)
     if size > LARGEST:
-        return join_texts(pieces, spans, valid, table)
+        return join_texts(pieces, spans, valid)
     if size > room:
         text = empty(size, np.uint8, SLACK)
-        if call(*where, symbols, lengths, offsets, text, size) != size:
-            return join_texts(pieces, spans, valid, table)  # the file has changed since
+        if call(*where, offsets, text, size) != size:
+            return join_texts(pieces, spans, valid)  # the file has changed since
     return offsets, text[:size]
 
 
@@ -533,7 +521,7 @@ def join_leaves(
     for start, valid_at, count, _, is_text in leaves.tolist():
         spans = values[start : start + 16 * count].view(np.int64).reshape(-1, 2)
         valid = None if valid_at < 0 else values[valid_at : valid_at + -(-count // 8)]
-        offsets, text = join_texts(pieces, spans, valid, None)
+        offsets, text = join_texts(pieces, spans, valid)
         found.append((offsets, text, not is_text or is_utf8(offsets, text)))
     return found
 

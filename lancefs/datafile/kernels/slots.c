@@ -1,5 +1,5 @@
 /* Ranges of bytes in any order, and what the offsets of values say; see slots.py. */
-#include "kernels.h"
+#include "strings.h"
 
 #define MOST ((uint64_t)1 << 62) /* as in slots.py */
 
@@ -14,20 +14,6 @@ KERNEL(ranges_size, int64_t size, const int64_t *starts, const int64_t *ends, in
             return DAMAGED;
     }
     return (int64_t)total;
-}
-
-/* Write the offsets of `count` values after the first one, modulo 2^32, so that they begin at `base`.
- * Return the number after the last stored offset's bits: whether all ascend and none is negative. */
-static inline int rebase(const uint8_t *stored, int64_t count, int64_t width, uint64_t first,
-                         uint64_t base, uint32_t *offsets) {
-    uint64_t before = first, descends = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const uint64_t offset = load(stored + width * (i + 1), width);
-        descends |= offset < before;
-        offsets[i] = (uint32_t)(offset - first + base);
-        before = offset;
-    }
-    return !descends;
 }
 
 /* Write the offsets of the values of all ranges, from 0 on and modulo 2^32, and the first and the last
@@ -46,9 +32,9 @@ KERNEL(find_spans, const uint8_t *data, int64_t size, const int64_t *places, con
             return DAMAGED;
         const uint8_t *stored = data + place;
         const uint64_t first = load(stored, width), last = load(stored + width * count, width);
-        const int ascends = width == 4 ? rebase(stored, count, 4, first, total, offsets + 1)
-                                       : rebase(stored, count, 8, first, total, offsets + 1);
-        if (!ascends || first > last || last > most)
+        const Strings found = {stored, first, last};
+        if (first > last || last > most ||
+            !rebase(found, width, count, (int64_t)total, offsets + 1, sizeof *offsets))
             return DAMAGED;
         starts[i] = (int64_t)first;
         ends[i] = (int64_t)last;

@@ -1,34 +1,5 @@
 /* The strings of chunks; see strings.py for the layout of a chunk. */
-#include "kernels.h"
-
-/* Write where the strings of one chunk end, if the first begins at `base`; return the last end. */
-static int64_t rebase(const uint8_t *from, int64_t count, int64_t width, int64_t base,
-                      int32_t *to) {
-    /* `descends` is tested once, after the loop, so that the loop has no branch. */
-    uint64_t descends = 0;
-    if (width == 4) {
-        uint32_t first, previous;
-        memcpy(&first, from, 4);
-        previous = first;
-        for (int64_t i = 1; i <= count; i++) {
-            uint32_t offset;
-            memcpy(&offset, from + i * 4, 4);
-            descends |= offset < previous;
-            to[i] = (int32_t)(offset - first + (uint32_t)base);
-            previous = offset;
-        }
-        return descends ? DAMAGED : base + (int64_t)(previous - first);
-    }
-    const uint64_t first = load(from, 8);
-    uint64_t previous = first;
-    for (int64_t i = 1; i <= count; i++) {
-        const uint64_t offset = load(from + i * 8, 8);
-        descends |= offset < previous;
-        to[i] = (int32_t)(uint32_t)(offset - first + (uint64_t)base);
-        previous = offset;
-    }
-    return descends ? DAMAGED : base + (int64_t)(previous - first);
-}
+#include "strings.h"
 
 /* Join the strings of chunks; return their size. `offsets` has room for `values` + 1 numbers. */
 KERNEL(join_chunks, const uint8_t *data, int64_t size, const int64_t *starts, const int64_t *ends,
@@ -40,17 +11,14 @@ KERNEL(join_chunks, const uint8_t *data, int64_t size, const int64_t *starts, co
         const int64_t start = starts[chunk], end = ends[chunk], count = counts[chunk];
         if (start < previous || end < start || end > size || count < 0 || count > values)
             return DAMAGED;
-        if (count >= (end - start) / width) /* a chunk has `count` + 1 offsets */
+        Strings found;
+        if (find_strings(data + start, end - start, width, count, 0, count, &found))
             return DAMAGED;
-        const uint8_t *from = data + start;
-        const uint64_t first = load(from, width), last = load(from + count * width, width);
-        if (first < (uint64_t)((count + 1) * width) || last < first ||
-            last > (uint64_t)(end - start) || last - first > (uint64_t)(room - at))
+        const uint64_t length = found.high - found.low;
+        if (length > (uint64_t)(room - at) || !rebase(found, width, count, at, offsets + 1, 4))
             return DAMAGED;
-        if (rebase(from, count, width, at, offsets) != at + (int64_t)(last - first))
-            return DAMAGED;
-        memcpy(text + at, from + first, (size_t)(last - first));
-        at += (int64_t)(last - first);
+        memcpy(text + at, data + start + found.low, (size_t)length);
+        at += (int64_t)length;
         offsets += count;
         values -= count;
         previous = end;

@@ -112,7 +112,7 @@ def restore(
 def _decompress(encoding: General, pieces: Sequence[Bytes], chunks: Ints) -> Chunked:
     """Decompress the values of chunks; see `PackedChunk`."""
     spans = np.ascontiguousarray(chunks[:, PackedChunk.START : PackedChunk.END + 1])
-    offsets, data = join_texts(pieces, spans, None, None)
+    offsets, data = join_texts(pieces, spans, None)
     ends = offsets.astype(np.int64)
     most = registry.most_bytes(encoding.values, chunks[:, PackedChunk.COUNT])
     return decompress_chunks(encoding, Chunked(data, ends[:-1], ends[1:]), most)

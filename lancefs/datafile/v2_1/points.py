@@ -23,9 +23,10 @@ from lancefs.datafile.arrays import (
     strings_of,
     to_arrow,
 )
-from lancefs.datafile.blocks import FixedWidth, Ints, Mask, VariableWidth, offsets_of
+from lancefs.datafile.blocks import Array, FixedWidth, Ints, Mask, VariableWidth, offsets_of
 from lancefs.datafile.buffers import check_size, dtype_of, join_bytes
-from lancefs.datafile.kernels import join_leaves, join_texts, take_points
+from lancefs.datafile.kernels import decode_fsst, join_leaves, join_texts, take_points
+from lancefs.datafile.kernels.fsst import SymbolTable
 from lancefs.datafile.kernels.points import POSITIONS, LeafColumn, PageColumn, Pieces
 from lancefs.datafile.page_ranges import join_arrays
 from lancefs.datafile.v2_1.encodings import registry
@@ -421,7 +422,7 @@ def _join_strings(out: Bytes, found: Sequence[_LeafValues], reading: Reading) ->
 
 def _strings(found: _LeafValues, reading: Reading) -> pa.Array:
     """Return strings, of which the kernel found the places."""
-    offsets, text = join_texts(reading.pieces, found.spans, found.bits, None)
+    offsets, text = join_texts(reading.pieces, found.spans, found.bits)
     block = VariableWidth(offsets, text)
     return strings_array(block, found.plan.data_type, found.validity, found.nulls)
 
@@ -445,20 +446,32 @@ def _decode_strings(found: _LeafValues, reading: Reading, leaf: int) -> pa.Array
     spans, bits, pieces, data_type = found.spans, found.bits, reading.pieces, found.plan.data_type
     cut = list(_cut(found, reading, leaf))
     if len(cut) == 1:
-        offsets, text = join_texts(pieces, spans, bits, cut[0][0].symbols)
+        offsets, text = _spelled(pieces, spans, bits, cut[0][0].symbols)
     else:
         if (valid := found.valid) is not None:  # a null has no bytes, whatever is under it
             spans = np.where(valid[:, np.newaxis], spans, 0)
-        parts = [join_texts(pieces, spans[own], None, page.symbols) for page, _, own in cut]
+        parts = [_spelled(pieces, spans[own], None, page.symbols) for page, _, own in cut]
         lengths = np.concatenate([np.empty(0, np.int64), *(np.diff(own) for own, _ in parts)])
         offsets, text = offsets_of(lengths), join_bytes([text for _, text in parts])
     return strings_array(VariableWidth(offsets, text), data_type, found.validity, found.nulls)
 
 
+def _spelled(
+    pieces: Sequence[Bytes], spans: Ints, valid: Bytes | None, symbols: SymbolTable | None
+) -> tuple[Array, Bytes]:
+    """Return the offsets and the text of strings, of which the kernel found the codes."""
+    offsets, codes = join_texts(pieces, spans, valid)
+    if symbols is None:
+        return offsets, codes
+    offsets, text = decode_fsst(symbols, offsets, codes)
+    check_size(len(text), len(codes))
+    return offsets, text
+
+
 def _decode_values(found: _LeafValues, reading: Reading, leaf: int) -> pa.Array:
     """Return values that are encoded one by one, of which the kernel found the places."""
     data_type, valid = found.plan.data_type, found.valid
-    offsets, data = join_texts(reading.pieces, found.spans, found.bits, None)
+    offsets, data = join_texts(reading.pieces, found.spans, found.bits)
     bounds, cut = offsets.astype(np.int64), list[tuple[CompressiveEncoding, slice]]()
     for page, _, own in _cut(found, reading, leaf):
         if cut and cut[-1][0] is page.encoding:  # as of the page before

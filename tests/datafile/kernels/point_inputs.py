@@ -127,7 +127,7 @@ def texts_of_spans(draw: st.DrawFn) -> tuple[Any, ...]:
     places = np.array(shown, np.int64).reshape(-1, 2)
     valid = draw(st.none() | st.lists(st.booleans(), min_size=len(shown), max_size=len(shown)))
     bits = None if valid is None else np.packbits(np.array(valid, np.bool_), bitorder="little")
-    return _in_pieces(draw, data), places, bits, draw(st.none() | _symbol_tables())
+    return _in_pieces(draw, data), places, bits
 
 
 @st.composite
