@@ -90,7 +90,7 @@ def to_arrow(block: Block, data_type: pa.DataType, valid: Mask | None) -> pa.Arr
         case Dictionary():
             return _looked_up(block, data_type, valid)
         case VariableWidth():
-            return _variable(block, data_type, valid)
+            return strings_array(block, data_type, bitmap(valid), _null_count(valid))
         case FixedSizeList():
             return _fixed_size_list(block, data_type, valid)
         case Struct():
@@ -364,20 +364,6 @@ def _fixed(block: FixedWidth, data_type: pa.DataType, valid: Mask | None) -> pa.
     return pa.Array.from_buffers(data_type, block.length, buffers, _null_count(valid))
 
 
-def _variable(
-    block: VariableWidth, data_type: pa.DataType, valid: Mask | None, is_checked: bool = False
-) -> pa.Array:
-    """Build an array of byte strings or text.
-
-    Args:
-        block: The values.
-        data_type: A string or binary type.
-        valid: Which slots are not null; None where all are valid.
-        is_checked: Whether the text is known to be UTF-8.
-    """
-    return strings_array(block, data_type, bitmap(valid), _null_count(valid), is_checked)
-
-
 def strings_array(
     block: VariableWidth,
     data_type: pa.DataType,
@@ -515,7 +501,8 @@ def _looked_up(block: Dictionary, data_type: pa.DataType, valid: Mask | None) ->
             is_checked = len(items.data) < len(strings[1]) and is_utf8(
                 compact_offsets(items.offsets), items.data
             )
-            return _variable(VariableWidth(*strings), data_type, valid, is_checked)
+            own = data_type, bitmap(valid), _null_count(valid), is_checked
+            return strings_array(VariableWidth(*strings), *own)
     mask = None if valid is None else ~valid
     return to_arrow(block.items, data_type, None).take(pa.array(block.indices, mask=mask))
 

@@ -125,30 +125,25 @@ def read_small(
     of_files = np.array([own for _, own, _ in files], np.int64)
     are_whole = all(len(ranges) == 1 and ranges[0] == (0, own) for _, own, ranges in files)
     wanted = None if are_whole else [ranges for _, _, ranges in files]
-    return _decode_joined(data, sizes, of_files, wanted, supported)
+    return decode_small_files(data, sizes, of_files, supported, wanted)
 
 
-def decode_whole(
-    data: Bytes, sizes: Ints, rows: Ints, supported: Sequence[SupportedField]
+def decode_small_files(
+    data: Bytes,
+    sizes: Ints,
+    rows: Ints,
+    supported: Sequence[SupportedField],
+    ranges: Sequence[Sequence[RowRange]] | None = None,
 ) -> SmallRows:
-    """Decode all rows of small files, of those fields whose pages kernels support.
+    """Decode rows of small files, of those fields whose pages kernels support.
 
     Args:
         data: The bytes of the files, one after the other.
         sizes: Bytes of each file.
         rows: Rows that each file should have.
         supported: The fields; see `supported_fields`.
+        ranges: Rows to read of each file, ascending and disjoint; None for all.
     """
-    return _decode_joined(data, sizes, rows, None, supported)
-
-
-def _decode_joined(
-    data: Bytes,
-    sizes: Ints,
-    rows: Ints,
-    ranges: Sequence[Sequence[RowRange]] | None,
-    supported: Sequence[SupportedField],
-) -> SmallRows:
     ends = np.cumsum(sizes)
     bounds = np.stack((ends - sizes, ends), axis=1)
     files = SmallFiles(data, bounds, rows, ranges)

@@ -16,7 +16,7 @@ from lancefs.datafile import kernels
 from lancefs.datafile.arrays import nulls
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.buffers import empty, to_arrow_numbers
-from lancefs.datafile.data_file import decode_whole
+from lancefs.datafile.data_file import decode_small_files
 from lancefs.datafile.fields import Field
 from lancefs.datafile.row_ranges import filled, rows_of
 from lancefs.datafile.v2_1.small_files import SmallRows, SupportedField, supported_fields
@@ -176,7 +176,7 @@ class PlainFiles(NamedTuple):
     ) -> _FoundColumns:
         """Read columns of some of the files, all rows of these."""
         data, identities = self._bytes_of(which)
-        found = decode_whole(data, self.files.sizes[which], self.rows[which], known)
+        found = decode_small_files(data, self.files.sizes[which], self.rows[which], known)
         if found.refusal is None:
             self.unknown.update({one.field.id for one in known} - found.arrays.keys())
         size = sum(array.get_total_buffer_size() for array in found.arrays.values())

@@ -93,16 +93,16 @@ WAYS = {
     "numbers": Way(number_columns, "read_plain", "2.1", 1, ["number"], None),
     "numbers beside others": Way(number_columns, "read_plain", "2.1", 1, ["number", "gaps"], None),
     "texts": Way(text_columns, "read_texts", "2.1", 1, TEXTS, None),
-    "small files": Way(small_files, "read_points", "2.1", 30, NUMBERS, None),
-    "small files beside others": Way(small_files, "read_points", "2.1", 30, ["text", "list"], None),
+    "small files": Way(small_files, "read_values", "2.1", 30, NUMBERS, None),
+    "small files beside others": Way(small_files, "read_values", "2.1", 30, ["text", "list"], None),
     "rows of small files": Way(
-        small_files, "read_points", "2.2", 30, NUMBERS, [*range(60, 1500, 9)]
+        small_files, "read_values", "2.2", 30, NUMBERS, [*range(60, 1500, 9)]
     ),
     "a few rows, 2.0": Way(point_reader, "read_leaves", "2.0", 1, NUMBERS, FEW),
     "a few rows of files, 2.0": Way(point_reader, "read_leaves", "2.0", 2, NUMBERS, [3, ROWS - 1]),
-    "small files, 2.0": Way(small_files, "read_points", "2.0", 30, NUMBERS, None),
+    "small files, 2.0": Way(small_files, "read_values", "2.0", 30, NUMBERS, None),
     "small files beside others, 2.0": Way(
-        small_files, "read_points", "2.0", 30, ["text", "list"], None
+        small_files, "read_values", "2.0", 30, ["text", "list"], None
     ),
 }
 

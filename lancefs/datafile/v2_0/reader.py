@@ -24,7 +24,7 @@ from lancefs.datafile.fields import CacheByFields, Field
 from lancefs.datafile.outlines import zeros
 from lancefs.datafile.packed_structs import stored_field, without_dropped
 from lancefs.datafile.page_ranges import by_page, check_column_rows, join_arrays
-from lancefs.datafile.row_ranges import count_rows, filled, rows_of
+from lancefs.datafile.row_ranges import count_rows, filled
 from lancefs.datafile.row_sizes import PageSizes, sizes_of
 from lancefs.datafile.v2_0 import encodings
 from lancefs.datafile.v2_0.array_page import ArrayPage, Slots, name_of
@@ -38,7 +38,7 @@ from lancefs.datafile.v2_1.kernel_choice import MAX_ROWS, are_plainly_read
 from lancefs.datafile.v2_1.leaf_columns import LeafField, leaves_below
 from lancefs.datafile.v2_1.nested_points import FilePlan
 from lancefs.datafile.v2_1.point_plans import LeafPlan
-from lancefs.datafile.v2_1.point_reader import CachedMetadata, PointReader, take_leaves
+from lancefs.datafile.v2_1.point_reader import CachedMetadata, PointReader
 from lancefs.errors import CorruptFile, Refusal, UnsupportedFeature, locating
 from lancefs.storage import Reads, SparseRanges, count_pages, together
 
@@ -170,8 +170,7 @@ class ArrayReader(PointReader):
         numbers, plan = cached[1] if cached is not None else (yield from self._plan_few(fields))
         if plan is None:
             return {}, None
-        (data,) = yield SparseRanges([plan.span])
-        found, count = take_leaves([self], [plan], [rows_of(ranges)], [data]), count_rows(ranges)
+        found, count = (yield from self.read_points(plan, ranges)), count_rows(ranges)
         if not found.leaves:
             return {}, found.refusal
         arrays = {one: assemble_rows(fields[one], found.leaves, count) for one in numbers}

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Self
 
-from lancefs.datafile.blocks import Ints
+from lancefs.datafile.blocks import Ints, RowRange
 from lancefs.datafile.column_facts import ColumnFacts
 from lancefs.datafile.container import Container, Page
 from lancefs.datafile.field_reader import FieldReader
 from lancefs.datafile.fields import Field
+from lancefs.datafile.row_ranges import rows_of
 from lancefs.datafile.v2_1.leaf_columns import LeafField
 from lancefs.datafile.v2_1.nested_points import (
     FilePlan,
@@ -22,7 +23,7 @@ from lancefs.datafile.v2_1.nested_points import (
 )
 from lancefs.datafile.v2_1.point_plans import LeafPlan
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, UnsupportedFeature
-from lancefs.storage import Bytes, count_pages
+from lancefs.storage import Bytes, Reads, SparseRanges, count_pages
 
 # Most groups of leaves whose joint plans are cached: streams and views read some columns at a time.
 _MAX_PLANS = 16
@@ -146,6 +147,11 @@ class PointReader(FieldReader):
         made = FilePlan(leaves, plans)
         self._cached_metadata.file_plans.append(made)
         return made
+
+    def read_points(self, plan: FilePlan, ranges: Sequence[RowRange]) -> Reads[FoundLeaves]:
+        """Read rows of leaves by kernels; see `take_leaves`."""
+        (data,) = yield SparseRanges([plan.span])
+        return take_leaves([self], [plan], [rows_of(ranges)], [data])
 
 
 def take_leaves(

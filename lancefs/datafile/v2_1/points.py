@@ -240,25 +240,13 @@ def in_leaves(counts: Sequence[Ints], parts: Sequence[Ints]) -> Ints:
     return joined
 
 
-def read_points(sources: Sequence[PointSource]) -> KernelResult:
-    """Read the values of leaves at the same rows.
-
-    Args:
-        sources: The files, with the same leaves in the same order; the plans of a leaf have the
-            same type and form in all of them.
-
-    Returns:
-        The rows of the files, one after the other.
+def read_values(reading: Reading) -> KernelResult:
+    """Read the values of leaves, each at rows of its own.
 
     Raises:
         CorruptFile: A page is damaged.
         TooLarge: The strings or vectors have more bytes than `limited` allows.
     """
-    return read_values(Reading.of(sources))
-
-
-def read_values(reading: Reading) -> KernelResult:
-    """Read the values of leaves, each at rows of its own; see `read_points`."""
     if reading.packed is not None:
         reading = _restored(reading, reading.packed)
     groups = in_groups(reading.sources[0].table.bits, reading.wanted[:, 1])

@@ -17,7 +17,7 @@ import pyarrow as pa
 from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.container import Container, Page
 from lancefs.datafile.fields import CacheByFields, Field, are_same
-from lancefs.datafile.row_ranges import count_rows, rows_of
+from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.assembly import assemble, assemble_rows
 from lancefs.datafile.v2_1.cached_pages import ReadOtherwise
 from lancefs.datafile.v2_1.kernel_choice import (
@@ -38,12 +38,12 @@ from lancefs.datafile.v2_1.leaf_columns import (
     leaves_of,
 )
 from lancefs.datafile.v2_1.nested_plans import plan_nested
-from lancefs.datafile.v2_1.nested_points import FilePlan, FoundLeaves
+from lancefs.datafile.v2_1.nested_points import FilePlan
 from lancefs.datafile.v2_1.number_columns import are_read_as_numbers, is_coded
 from lancefs.datafile.v2_1.page_fetcher import PageFetcher
 from lancefs.datafile.v2_1.plain_columns import PlainColumns
 from lancefs.datafile.v2_1.point_plans import LeafPlan, may_be_plain, plan_leaf, plan_plain
-from lancefs.datafile.v2_1.point_reader import CachedMetadata, PointReader, take_leaves
+from lancefs.datafile.v2_1.point_reader import CachedMetadata, PointReader
 from lancefs.datafile.v2_1.text_columns import are_read_as_texts
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, Refusal, UnsupportedFeature, locating
 from lancefs.storage import Reads, SparseRanges, count_pages
@@ -87,14 +87,12 @@ class _CachedLeafMetadata(CachedMetadata):
     Attributes:
         asked: What was asked for last, which mostly is asked for again: by a scan with a filter the
             columns of the filter, and all others.
-        planned: Leaves, and how those that kernels read are read.
         plain: Which of some fields are plain.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.asked = deque[_Asked](maxlen=_MAX_ASKED)
-        self.planned: tuple[Sequence[LeafField], Sequence[_PlannedLeaf]] = (), ()
         self.plain = CacheByFields[PlainColumns | None]()
         self._unchecked = 0  # what came to `plain` since its bytes were added up
 
@@ -199,15 +197,10 @@ class StructuralReader(PointReader):
             yield from self._plan_few(asked)
         if asked.plan is None or not asked.plan.is_worthwhile(count):
             return None, None
-        found = yield from self._read_points(asked.plan, ranges)
+        found = yield from self.read_points(asked.plan, ranges)
         if not found.leaves:
             return None, found.refusal
         return [self._assemble_field(field, found.leaves, count) for field in asked.fields], None
-
-    def _read_points(self, plan: FilePlan, ranges: Sequence[RowRange]) -> Reads[FoundLeaves]:
-        """Read rows of leaves by kernels; see `take_leaves`."""
-        (data,) = yield SparseRanges([plan.span])
-        return take_leaves([self], [plan], [rows_of(ranges)], [data])
 
     def _plan_few(self, asked: _Asked) -> Reads[None]:
         """Plan how kernels read a few rows of fields, if they support all of the leaves."""
@@ -394,7 +387,7 @@ class StructuralReader(PointReader):
         if not planned:
             return {}, None
         plan = self.file_plan(*zip(*planned, strict=True))
-        found = yield from self._read_points(plan, ranges)
+        found = yield from self.read_points(plan, ranges)
         url = self.container.file.url
         fetched = {
             leaf.field.id: FetchedLeaf(
@@ -407,17 +400,10 @@ class StructuralReader(PointReader):
 
     def _plans_of(self, leaves: Sequence[LeafField]) -> Sequence[_PlannedLeaf]:
         """Return those leaves that kernels read, with how they do."""
-        cached, planned = self._cached_metadata.planned
-        if cached is not leaves:
-            planned = []
-            for leaf in leaves:
-                plan = self.plan(leaf, is_nested=False)
-                if plan is None:
-                    plan = self.plan(leaf, is_nested=True)
-                if plan is not None:
-                    planned.append((leaf, plan))
-            self._cached_metadata.planned = leaves, planned
-        return planned
+        plans = [
+            self.plan(leaf, is_nested=False) or self.plan(leaf, is_nested=True) for leaf in leaves
+        ]
+        return [(leaf, plan) for leaf, plan in zip(leaves, plans, strict=True) if plan is not None]
 
     def _make_plan(self, leaf: LeafField, is_nested: bool) -> LeafPlan | None:
         make = plan_nested if is_nested else plan_leaf

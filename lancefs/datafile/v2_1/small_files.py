@@ -32,7 +32,7 @@ from lancefs.datafile.v2_1.page_plans import (
     value_bits,
 )
 from lancefs.datafile.v2_1.point_plans import LeafPlan, PageDictionary, PlanTable
-from lancefs.datafile.v2_1.points import PointSource, read_points
+from lancefs.datafile.v2_1.points import PointSource, Reading, read_values
 from lancefs.errors import CorruptFile, MemoryLimitExceeded, Refusal, UnsupportedFeature
 from lancefs.storage import Bytes, count_pages
 
@@ -143,7 +143,8 @@ def decode_small(
         # The number of rows is what the files tell, and no page was opened yet.
         reserve(count * bits // 8, len(data))
         wanted = _wanted_rows(files)
-        points = read_points([PointSource(PlanTable([*plans.values()]), wanted, data, 0)])
+        source = PointSource(PlanTable([*plans.values()]), wanted, data, 0)
+        points = read_values(Reading.of([source]))
     except (CorruptFile, UnsupportedFeature) as error:
         return SmallRows({}, error)
     except MemoryLimitExceeded:  # page by page, less is decoded at once

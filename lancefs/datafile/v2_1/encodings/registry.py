@@ -18,25 +18,8 @@ from lancefs.proto.encodings_v2_1_pb2 import CompressiveEncoding
 from lancefs.storage import Bytes
 
 # The fields of `CompressiveEncoding`; each is decoded by the module of the same name.
-ENCODINGS = frozenset(
-    {
-        "flat",
-        "variable",
-        "constant",
-        "out_of_line_bitpacking",
-        "inline_bitpacking",
-        "fsst",
-        "dictionary",
-        "rle",
-        "byte_stream_split",
-        "general",
-        "fixed_size_list",
-        "packed_struct",
-        "variable_packed_struct",
-        "range",
-        "delta",
-    }
-)
+_FIELDS = CompressiveEncoding.DESCRIPTOR.oneofs_by_name["compression"].fields
+ENCODINGS = frozenset(field.name for field in _FIELDS)
 
 # Upper limit of counts, offsets and positions, so that sums of two do not overflow.
 LARGEST = 1 << 62
