@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import takewhile
 
 import numpy as np
+import pyarrow as pa
 
 from lancefs.datafile.container import ColumnPages
 from lancefs.datafile.kernels.levels import MAX_MEANINGS, LevelColumn
@@ -32,11 +33,10 @@ from lancefs.datafile.v2_1.page_plans import (
 )
 from lancefs.datafile.v2_1.point_plans import (
     FEW_PAGES,
-    LeafPages,
     LeafPlan,
     LevelPlan,
     join_pages,
-    leaf_plan,
+    with_dictionaries,
 )
 
 _IS_LIST = {
@@ -72,7 +72,7 @@ def plan_nested(leaf: LeafField, column: ColumnPages) -> LeafPlan | None:
         return None
     around = tuple(_LIST if is_list else _ITEM for is_list in kinds)
     plan = _plan_few if len(column.pages) <= FEW_PAGES else _plan
-    return leaf_plan(field, column, plan(column, bits, around))
+    return with_dictionaries(plan(column, field.storage_type, bits, around))
 
 
 def _layers_of(
@@ -101,11 +101,15 @@ def _layers_of(
 
 
 @lru_cache(maxsize=2048)  # a table that is opened again, or whose files are alike
-def _plan_few(column: ColumnPages, bits: int, around: tuple[Layer, ...]) -> LeafPages | None:
-    return _plan(column, bits, around)
+def _plan_few(
+    column: ColumnPages, data_type: pa.DataType, bits: int, around: tuple[Layer, ...]
+) -> LeafPlan | None:
+    return _plan(column, data_type, bits, around)
 
 
-def _plan(column: ColumnPages, bits: int, around: tuple[Layer, ...]) -> LeafPages | None:
+def _plan(
+    column: ColumnPages, data_type: pa.DataType, bits: int, around: tuple[Layer, ...]
+) -> LeafPlan | None:
     """Plan how the kernel reads the pages of a leaf; see `plan_nested`."""
     descriptions = []
     for page in column.pages:
@@ -136,7 +140,7 @@ def _plan(column: ColumnPages, bits: int, around: tuple[Layer, ...]) -> LeafPage
     is_defined = bool(numbers[:, LevelColumn.DEF].any())
     values = int(numbers[:, LevelColumn.VALUES].sum())
     level_plan = LevelPlan(numbers, layers, has_lists, is_defined, values)
-    return join_pages(column, descriptions, planned, level_plan)
+    return join_pages(column, descriptions, planned, data_type, level_plan)
 
 
 @lru_cache(maxsize=256)  # pages of equal descriptions share one object

@@ -30,7 +30,6 @@ from lancefs.datafile.v2_1.page_plans import (
     RECORD,
     PlannedPage,
     PointForm,
-    ValueForm,
     description_of,
     joint_form,
     may_have_form,
@@ -197,6 +196,7 @@ class LeafPlan(NamedTuple):
             and no struct around it is null.
         packed: For each page, how the values of its chunks are compressed as a whole, or None;
             empty where those of no page are.
+        descriptions: The description of each page, of which `dictionaries` are made.
     """
 
     pages: Ints
@@ -210,6 +210,7 @@ class LeafPlan(NamedTuple):
     is_read_once: bool = False
     levels: LevelPlan | None = None
     packed: Sequence[General | None] = ()
+    descriptions: Sequence[MiniBlock | FullZip] = ()
 
     @property
     def values(self) -> int:
@@ -344,68 +345,35 @@ def _point_bits(field: Field) -> int | None:
 
 def _plan_of_leaf(leaf: LeafField, column: ColumnPages, bits: int) -> LeafPlan | None:
     plan = _plan_pages if len(column.pages) <= FEW_PAGES else _plan
-    return leaf_plan(leaf.field, column, plan(column, bits, len(leaf.around)))
+    return with_dictionaries(plan(column, leaf.field.storage_type, bits, len(leaf.around)))
 
 
-def leaf_plan(field: Field, column: ColumnPages, pages: LeafPages | None) -> LeafPlan | None:
-    """Return the plan of a leaf, by those of its pages; None without one, or of another type."""
-    if pages is None or not may_have_form(field.storage_type, pages.form):
-        return None
-    dictionaries = []
-    if needs_dictionary(pages.form.form):
-        items = pages.pages[:, PageColumn.ITEMS : PageColumn.ITEMS_END + 1].tolist()
-        dictionaries = [
-            PageDictionary(description, (start, end))
-            for description, (start, end) in zip(pages.descriptions, items, strict=True)
-        ]
-    return LeafPlan(
-        pages.pages,
-        dictionaries,
-        field.storage_type,
-        pages.form.form,
-        pages.form.bits,
-        pages.has_levels,
-        column.first_rows[-1],
-        pages.span,
-        levels=pages.levels,
-        packed=pages.packed,
-    )
-
-
-class LeafPages(NamedTuple):
-    """What the descriptions of the pages of a leaf tell, and nothing that was read of the pages.
-
-    Attributes:
-        pages: The plan of each page; see `PageColumn`: int64, shape (pages, columns).
-        form: What the kernel gives.
-        has_levels: Whether a page has definition levels, without those of `levels`.
-        span: Start of the first and end of the last buffer.
-        descriptions: The descriptions of all pages.
-        packed: As of `LeafPlan`.
-        levels: As of `LeafPlan`.
-    """
-
-    pages: Ints
-    form: ValueForm
-    has_levels: bool
-    span: ByteRange
-    descriptions: Sequence[MiniBlock | FullZip]
-    packed: Sequence[General | None]
-    levels: LevelPlan | None
+def with_dictionaries(plan: LeafPlan | None) -> LeafPlan | None:
+    """Return a plan of pages, which other files may share, with dictionaries of its own."""
+    if plan is None or not needs_dictionary(plan.form):
+        return plan
+    items = plan.pages[:, PageColumn.ITEMS : PageColumn.ITEMS_END + 1].tolist()
+    dictionaries = [
+        PageDictionary(description, (start, end))
+        for description, (start, end) in zip(plan.descriptions, items, strict=True)
+    ]
+    return plan._replace(dictionaries=dictionaries)
 
 
 def join_pages(
     column: ColumnPages,
     descriptions: Sequence[MiniBlock | FullZip],
     planned: Sequence[PlannedPage],
+    data_type: pa.DataType,
     levels: LevelPlan | None = None,
-) -> LeafPages | None:
-    """Return the plans of all pages of a leaf; None where these do not agree on what is read.
+) -> LeafPlan | None:
+    """Return the plan of a leaf, without dictionaries; None where pages disagree on what is read.
 
     Args:
         column: The pages, one at least.
         descriptions: Their descriptions.
         planned: Their plans.
+        data_type: The type of the values; None is returned if the pages have another one.
         levels: How lists and nulls around the values are found, if they are.
     """
     form = planned[0][0]
@@ -414,6 +382,8 @@ def join_pages(
         if joined is None:
             return None
         form = joined
+    if not may_have_form(data_type, form):
+        return None
     pages = np.array(
         [
             (first_row, page.rows, *places)
@@ -430,15 +400,19 @@ def join_pages(
     has_levels = levels is None and bool(pages[:, PageColumn.LEVELS].any())
     packed = [own for _, _, own in planned]
     compressed = packed if any(one is not None for one in packed) else ()
-    return LeafPages(pages, form, has_levels, span, descriptions, compressed, levels)
+    shape = form.bits, has_levels, column.first_rows[-1], span
+    of_pages = levels, compressed, descriptions
+    return LeafPlan(pages, (), data_type, form.form, *shape, False, *of_pages)
 
 
 @lru_cache(maxsize=2048)  # a table that is opened again, or whose files are alike
-def _plan_pages(column: ColumnPages, bits: int, structs: int) -> LeafPages | None:
-    return _plan(column, bits, structs)
+def _plan_pages(
+    column: ColumnPages, data_type: pa.DataType, bits: int, structs: int
+) -> LeafPlan | None:
+    return _plan(column, data_type, bits, structs)
 
 
-def _plan(column: ColumnPages, bits: int, structs: int) -> LeafPages | None:
+def _plan(column: ColumnPages, data_type: pa.DataType, bits: int, structs: int) -> LeafPlan | None:
     """Plan how the kernel reads the pages of a leaf; see `plan_leaf`."""
     planned, descriptions = [], []
     for page in column.pages:
@@ -450,4 +424,4 @@ def _plan(column: ColumnPages, bits: int, structs: int) -> LeafPages | None:
             return None
         planned.append(plan)
         descriptions.append(description)
-    return join_pages(column, descriptions, planned)
+    return join_pages(column, descriptions, planned, data_type)
