@@ -31,7 +31,7 @@ from lancefs.datafile.kernels import (
     text_bounds,
 )
 from lancefs.datafile.kernels.strings import LARGEST, are_letters, compact_offsets
-from lancefs.datafile.logical_types import is_list
+from lancefs.datafile.logical_types import bit_width, is_list
 from lancefs.datafile.value_widths import min_value_bytes
 from lancefs.errors import ArrayTooLarge, CorruptFile
 from lancefs.storage import Bytes
@@ -58,11 +58,6 @@ def has_offsets(data_type: pa.DataType) -> bool:
 def has_wide_offsets(data_type: pa.DataType) -> bool:
     """Whether a type is one of byte strings or text with offsets of 64 bits."""
     return any(check(data_type) for check in _INT64_OFFSETS)
-
-
-@lru_cache(maxsize=4096)
-def _has_int32_offsets(data_type: pa.DataType) -> bool:
-    return any(check(data_type) for check in _INT32_OFFSETS)
 
 
 def to_arrow(block: Block, data_type: pa.DataType, valid: Mask | None) -> pa.Array:
@@ -357,7 +352,7 @@ def _fixed(block: FixedWidth, data_type: pa.DataType, valid: Mask | None) -> pa.
         return nulls(block.length, data_type)
     if pa.types.is_boolean(data_type) and block.bits == 8:  # full-zip pages store whole bytes
         block = FixedWidth(1, (block.values != 0).view(np.uint8))
-    if _bit_width(data_type) != block.bits:
+    if bit_width(data_type) != block.bits:
         raise CorruptFile(f"values of {block.bits} bits where {data_type} was expected")
     values = np.packbits(block.values, bitorder="little") if block.bits == 1 else block.values
     buffers = [bitmap(valid), _buffer(values)]
@@ -384,16 +379,14 @@ def strings_array(
         ArrayTooLarge: The values have more bytes than an array of this type can have.
         CorruptFile: The values are not of this type.
     """
-    if _has_int32_offsets(data_type):
-        if block.offsets[-1] > LARGEST:
-            block = VariableWidth(block.offsets - block.offsets[0], block.data[block.offsets[0] :])
+    if not has_offsets(data_type):
+        raise CorruptFile(f"variable-width values where {data_type} was expected")
+    is_wide = has_wide_offsets(data_type)
+    if not is_wide and block.offsets[-1] > LARGEST:
+        block = VariableWidth(block.offsets - block.offsets[0], block.data[block.offsets[0] :])
         if block.offsets[-1] > LARGEST:
             raise ArrayTooLarge.of(data_type)
-        offsets = block.offsets.astype(np.int32, copy=False)
-    elif has_offsets(data_type):
-        offsets = block.offsets.astype(np.int64, copy=False)
-    else:
-        raise CorruptFile(f"variable-width values where {data_type} was expected")
+    offsets = block.offsets.astype(np.int64 if is_wide else np.int32, copy=False)
     buffers = [validity, _buffer(offsets), _buffer(block.data)]
     array = pa.Array.from_buffers(data_type, block.length, buffers, nulls)
     if is_text(data_type) and not (is_checked or is_utf8(compact_offsets(offsets), block.data)):
@@ -565,19 +558,12 @@ def _repeated(block: Constant, data_type: pa.DataType) -> FixedWidth:
         if len(value) != 1:
             raise CorruptFile(f"a constant boolean of {len(value)} bytes")
         return FixedWidth(1, np.full(block.length, value[0] & 1, np.uint8))
-    bits = _bit_width(data_type)
-    if bits != 8 * len(value):
+    bits = 8 * len(value)
+    if bit_width(data_type) != bits:
         raise CorruptFile(f"a constant of {len(value)} bytes where {data_type} was expected")
     if not value:
         return FixedWidth(0, no_width(block.length))
     return FixedWidth(bits, np.repeat(np.frombuffer(value, dtype_of(len(value))), block.length))
-
-
-def _bit_width(data_type: pa.DataType) -> int:
-    try:
-        return int(data_type.bit_width)
-    except ValueError:
-        return -1
 
 
 def _buffer(values: Array) -> pa.Buffer:

@@ -128,6 +128,14 @@ def is_list(data_type: pa.DataType) -> bool:
     return data_type.id in _LISTS
 
 
+def bit_width(data_type: pa.DataType) -> int | None:
+    """Return the bits of a value; None where they differ from value to value, or it has parts."""
+    try:
+        return int(data_type.bit_width)
+    except ValueError:
+        return None
+
+
 def is_variable_width(data_type: pa.DataType) -> bool:
     """Whether values are byte strings or text of variable length."""
     kinds = (

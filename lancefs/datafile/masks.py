@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from lancefs.datafile.arrays import bitmap, mask_of, stored_values, strings_of, valid_slots
 from lancefs.datafile.buffers import Array, Mask, dtype_of, to_arrow_numbers
 from lancefs.datafile.kernels import keep, keep_lists, keep_strings
+from lancefs.datafile.logical_types import bit_width
 
 _KernelKind: TypeAlias = Literal["fixed", "bits", "string", "list", "struct", "dictionary", "other"]
 
@@ -106,8 +107,5 @@ def is_of_bytes(data_type: pa.DataType) -> bool:
     """Whether values have a fixed width of whole bytes; the type is no extension type."""
     if data_type.num_fields or pa.types.is_dictionary(data_type) or pa.types.is_null(data_type):
         return False
-    try:
-        width: int = data_type.bit_width
-    except ValueError:  # pyarrow's answer for types without a fixed width
-        return False
+    width = bit_width(data_type) or 0
     return width > 0 and width % 8 == 0

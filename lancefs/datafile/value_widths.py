@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from lancefs.datafile.logical_types import bit_width
+
 _OFFSET = 4  # bytes of the offset of a string or list
 
 
@@ -37,7 +39,5 @@ def _width(data_type: pa.DataType) -> float | None:
     """Return the bytes of a value without parts; None if they differ from value to value."""
     if pa.types.is_null(data_type):
         return 0.0
-    try:
-        return float(data_type.bit_width / 8)
-    except ValueError:  # pyarrow's answer for types without a fixed width
-        return None
+    bits = bit_width(data_type)
+    return None if bits is None else bits / 8

@@ -32,7 +32,7 @@ from lancefs.datafile.fields import DictionaryLocation, LegacyEncoding
 from lancefs.datafile.kernels import copy_ranges, find_spans
 from lancefs.datafile.kernels.slots import MOST
 from lancefs.datafile.legacy.page_slots import FieldPages, SlotRanges
-from lancefs.datafile.logical_types import is_variable_width
+from lancefs.datafile.logical_types import bit_width, is_variable_width
 from lancefs.datafile.outlines import LENGTHS, zeros
 from lancefs.errors import CorruptFile, UnsupportedFeature
 from lancefs.storage import GAP, Bytes, Reads, together
@@ -233,10 +233,10 @@ def _check_plain(pages: FieldPages, slots: SlotRanges, data_type: pa.DataType) -
 
 
 def _bit_width(data_type: pa.DataType) -> int:
-    try:
-        return int(data_type.bit_width)
-    except ValueError:
-        raise UnsupportedFeature(f"the plain encoding of {data_type}") from None
+    bits = bit_width(data_type)
+    if bits is None:
+        raise UnsupportedFeature(f"the plain encoding of {data_type}")
+    return bits
 
 
 def _read_values(

@@ -15,7 +15,6 @@ import numpy as np
 from lancefs.datafile.blocks import Array, Ints, Mask, RowRange, offsets_of
 from lancefs.datafile.kernels import decode_ends
 from lancefs.datafile.row_ranges import RowRanges, between, bounds_of, connected, filled
-from lancefs.errors import CorruptFile
 
 MAX_ADJUSTMENT = (1 << 63) - 1  # no row ends beyond it
 
@@ -49,19 +48,6 @@ def with_previous_rows(ranges: Sequence[RowRange]) -> RowRanges:
     return RowRanges(np.maximum(bounds_of(ranges) - (1, 0), 0))
 
 
-def without_adjustment(ends: Ints, adjustment: int) -> tuple[Ints, Mask | None]:
-    """Return the ends of rows as they are, and which rows are valid; None where all are.
-
-    Args:
-        ends: Stored ends; one or more.
-        adjustment: Number that is added to the end of a null row.
-    """
-    if int(ends.max()) < adjustment:
-        return ends, None
-    is_null = ends >= adjustment
-    return np.where(is_null, ends - adjustment, ends), ~is_null
-
-
 def decode_extents(ends: Ints, ranges: Sequence[RowRange], adjustment: int) -> Extents:
     """Decode the end offsets of rows.
 
@@ -74,18 +60,11 @@ def decode_extents(ends: Ints, ranges: Sequence[RowRange], adjustment: int) -> E
     Raises:
         CorruptFile: The ends do not ascend.
     """
+    added = min(adjustment, MAX_ADJUSTMENT)
+    offsets, valid, bytes_ = decode_ends(ends, ranges[0][0] > 0, added)
     if len(ranges) == 1:
-        added = min(adjustment, MAX_ADJUSTMENT)
-        offsets, valid, bytes_ = decode_ends(ends, ranges[0][0] > 0, added)
         return Extents(offsets, valid, filled([bytes_]))
-    if len(ends) and int(ends.min()) < 0:
-        raise CorruptFile("some of the offsets of a page are beyond 2⁶³")
-    if ranges[0][0] == 0:
-        ends = np.concatenate((np.zeros(1, np.int64), ends))
-    bounds, valid = without_adjustment(ends, adjustment)
-    valid = None if valid is None else valid[1:]
-    if np.any(bounds[1:] < bounds[:-1]):
-        raise CorruptFile("the offsets of a page do not ascend")
+    bounds = offsets.astype(np.int64) + bytes_[0]
     items, is_row = _split_bounds(bounds, ranges)
     offsets = offsets_of(np.diff(bounds)[is_row])
     valid = None if valid is None else valid[is_row]

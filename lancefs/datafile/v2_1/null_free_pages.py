@@ -14,6 +14,7 @@ from lancefs.datafile.blocks import RowRange
 from lancefs.datafile.container import Page
 from lancefs.datafile.data_file import FieldReader
 from lancefs.datafile.fields import Field
+from lancefs.datafile.logical_types import bit_width
 from lancefs.datafile.page_ranges import by_page
 from lancefs.datafile.v2_0.reader import ArrayReader
 from lancefs.datafile.v2_1.encodings.fixed_size_list import items_are_valid
@@ -87,10 +88,7 @@ def _has_fixed_width(data_type: pa.DataType) -> bool:
         return False
     while pa.types.is_fixed_size_list(data_type):
         data_type = data_type.value_type
-    try:
-        return bool(data_type.bit_width)
-    except ValueError:
-        return False
+    return bool(bit_width(data_type))
 
 
 def _is_null_free(page: Page) -> bool:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from lancefs.datafile.arrays import has_offsets
 from lancefs.datafile.container import Page
 from lancefs.datafile.kernels.points import Stored
+from lancefs.datafile.logical_types import bit_width
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import MiniBlock
 from lancefs.datafile.v2_1.layouts.page_layouts import layout_of
 from lancefs.datafile.v2_1.levels import Layer, parse_layers
@@ -115,9 +116,8 @@ def value_bits(data_type: pa.DataType) -> int | None:
         return None
     if pa.types.is_dictionary(data_type):
         return CODED if has_offsets(data_type.value_type) else None
-    try:
-        bits = int(data_type.bit_width)
-    except ValueError:  # a type of variable width
+    bits = bit_width(data_type)
+    if bits is None:
         return 0 if has_offsets(data_type) else None
     return bits if 0 < bits <= MAX_BITS else None
 
