@@ -37,15 +37,12 @@ static int open_levels(int64_t stored, int64_t width, Buffer buffer, int64_t cou
         return is_raw < 0 ? DAMAGED : 0;
     }
     case RUNS: {
-        if (buffer.size < 8)
+        Runs runs;
+        if (open_runs(buffer, &runs))
             return DAMAGED;
-        const uint64_t size = load(buffer.data, 8);
-        if (size > (uint64_t)buffer.size - 8 || size % LEVEL ||
-            buffer.size - 8 - (int64_t)size != (int64_t)size / LEVEL)
-            return DAMAGED;
-        levels->at = buffer.data + 8;
-        levels->lengths = levels->at + size;
-        levels->end = buffer.data + buffer.size;
+        levels->at = runs.levels;
+        levels->lengths = runs.lengths;
+        levels->end = runs.lengths + runs.count;
         return 0;
     }
     default:

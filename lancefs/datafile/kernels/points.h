@@ -163,6 +163,22 @@ static inline int64_t has_raw_tail(Buffer buffer, int64_t width, int64_t count) 
     return (whole + (tail > 0)) * block == buffer.size ? 0 : DAMAGED;
 }
 
+/* Runs of levels, and the length of each, of one byte. */
+typedef struct {
+    const uint8_t *levels, *lengths;
+    int64_t count;
+} Runs;
+
+static inline int open_runs(Buffer buffer, Runs *runs) {
+    if (buffer.size < 8)
+        return DAMAGED;
+    const uint64_t size = load(buffer.data, 8);
+    if (size > (uint64_t)buffer.size - 8 || size % LEVEL)
+        return DAMAGED;
+    *runs = (Runs){buffer.data + 8, buffer.data + 8 + size, (int64_t)size / LEVEL};
+    return buffer.size - 8 - (int64_t)size == runs->count ? 0 : DAMAGED;
+}
+
 /* Rows of a chunk that are wanted, if no row between them is left out and they are worth the
  * unpacking of a whole block; else 0. */
 #define FEW 16

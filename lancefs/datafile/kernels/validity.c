@@ -88,22 +88,6 @@ static int64_t write_apart(Apart apart, int64_t within, int64_t count, int64_t a
     return nulls;
 }
 
-/* Runs of levels, and the length of each. */
-typedef struct {
-    const uint8_t *levels, *lengths;
-    int64_t count;
-} Runs;
-
-static int open_runs(Buffer buffer, Runs *runs) {
-    if (buffer.size < 8)
-        return DAMAGED;
-    const uint64_t size = load(buffer.data, 8);
-    if (size > (uint64_t)buffer.size - 8 || size % LEVEL)
-        return DAMAGED;
-    *runs = (Runs){buffer.data + 8, buffer.data + 8 + size, (int64_t)size / LEVEL};
-    return buffer.size - 8 - (int64_t)size == runs->count ? 0 : DAMAGED;
-}
-
 /* Write which of the wanted rows of a chunk are valid, from runs of levels; return how many are
  * null. The last runs may reach beyond the chunk. */
 static int64_t write_runs(Buffer buffer, int64_t count, int64_t first, const int64_t *rows,

@@ -27,7 +27,7 @@ from lancefs.datafile.v2_1.encodings.fixed_size_list import items_are_valid
 from lancefs.datafile.v2_1.layouts.fullzip_page import FullZipPage
 from lancefs.datafile.v2_1.layouts.miniblock_chunks import Chunks, check_rows
 from lancefs.datafile.v2_1.layouts.miniblock_page import MiniBlockPage
-from lancefs.datafile.v2_1.layouts.page_reader import PageReader, PageRows
+from lancefs.datafile.v2_1.layouts.page_reader import PageReader, PageRows, UnravelledRows
 from lancefs.datafile.v2_1.layouts.prefetch_ranges import Unplaced
 from lancefs.datafile.v2_1.levels import DecodedPage, Layer, Unravelled
 from lancefs.datafile.validity import VALIDITY
@@ -149,22 +149,8 @@ class _DecodedOutline:
     def read(self, ranges: Sequence[RowRange]) -> Reads[PageRows]:
         """Read rows, ascending and disjoint, within the page."""
         decoded = yield from self.page.read(ranges)
-        return _OutlineRows(without_values(decoded.values, self.data_type), decoded)
-
-
-@dataclass(frozen=True, slots=True)
-class _OutlineRows:
-    """Rows of a page with an outline in place of their values."""
-
-    values: Block
-    decoded: PageRows
-
-    @property
-    def rows(self) -> int:
-        return self.decoded.rows
-
-    def unravel(self) -> list[Unravelled]:
-        return self.decoded.unravel()
+        values = without_values(decoded.values, self.data_type)
+        return UnravelledRows(values, decoded.unravel(), decoded.rows)
 
 
 def with_validity(page: PageReader, first: int) -> PageReader:
@@ -207,32 +193,12 @@ class _ValidPage:
         return None
 
     def read(self, ranges: Sequence[RowRange]) -> Reads[PageRows]:
-        """Return rows, ascending and disjoint, within the page."""
+        """Return rows, ascending and disjoint, within the page; lists have no items."""
         yield from ()
-        return _ValidRows(self.layers, count_rows(ranges))
-
-
-@dataclass(frozen=True, slots=True)
-class _ValidRows:
-    """Rows without nulls; lists among them have no items, of which nothing is wanted.
-
-    Attributes:
-        layers: The layers of the page, innermost first.
-        rows: Number of rows.
-    """
-
-    layers: tuple[Layer, ...]
-    rows: int
-
-    @property
-    def values(self) -> Block:
-        has_items = not any(layer.is_list for layer in self.layers)
-        return zeros(VALIDITY, self.rows if has_items else 0)
-
-    def unravel(self) -> list[Unravelled]:
-        found, slots = list[Unravelled](), self.rows
+        rows = count_rows(ranges)
+        found, slots = list[Unravelled](), rows
         for layer in reversed(self.layers):
             offsets = np.zeros(slots + 1, np.int64) if layer.is_list else None
             found.append(Unravelled(None, offsets, slots))
             slots = 0 if layer.is_list else slots
-        return found[::-1]
+        return UnravelledRows(zeros(VALIDITY, slots), found[::-1], rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from lancefs.datafile.blocks import Block, RowRange
@@ -27,6 +28,25 @@ class PageRows(Protocol):
     def unravel(self) -> list[Unravelled]:
         """Return the layers, innermost first; the validity of the first is that of the values."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class UnravelledRows:
+    """Some rows of a page, whose levels were read or are none.
+
+    Attributes:
+        values: The values of the leaf.
+        layers: The layers, innermost first.
+        rows: Number of rows.
+    """
+
+    values: Block
+    layers: Sequence[Unravelled]
+    rows: int
+
+    def unravel(self) -> list[Unravelled]:
+        """Return the layers, innermost first."""
+        return list(self.layers)
 
 
 class PageReader(Protocol):

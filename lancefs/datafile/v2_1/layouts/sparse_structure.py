@@ -14,16 +14,16 @@ Source of the facts: pages written by Lance 14, see protos/encodings_v2_3.proto.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
-from lancefs.datafile.blocks import Block, Ints, Mask, RowRange, offsets_of
+from lancefs.datafile.blocks import Ints, Mask, RowRange, offsets_of
 from lancefs.datafile.buffers import reserve
 from lancefs.datafile.container import Page
 from lancefs.datafile.row_ranges import count_rows
 from lancefs.datafile.v2_1.encodings import registry
+from lancefs.datafile.v2_1.layouts.page_reader import UnravelledRows
 from lancefs.datafile.v2_1.layouts.prefetch_ranges import Unplaced
 from lancefs.datafile.v2_1.layouts.sparse_values import SlotValues
 from lancefs.datafile.v2_1.levels import Unravelled
@@ -36,25 +36,6 @@ from lancefs.proto.encodings_v2_3_pb2 import (
     SparseValiditySet,
 )
 from lancefs.storage import Bytes, Reads
-
-
-@dataclass(frozen=True, slots=True)
-class SlotRows:
-    """Some rows of a page that has no levels.
-
-    Attributes:
-        values: The values of the leaf.
-        layers: The layers, innermost first.
-        rows: Number of rows.
-    """
-
-    values: Block
-    layers: tuple[Unravelled, ...]
-    rows: int
-
-    def unravel(self) -> list[Unravelled]:
-        """Return the layers, innermost first."""
-        return list(self.layers)
 
 
 class SparsePage:
@@ -77,7 +58,7 @@ class SparsePage:
         """See `PageReader`."""
         return self.values.unplaced
 
-    def read(self, ranges: Sequence[RowRange]) -> Reads[SlotRows]:
+    def read(self, ranges: Sequence[RowRange]) -> Reads[UnravelledRows]:
         """Read rows, ascending and disjoint, within the page."""
         if self._layers is None:
             buffers = yield list(self.page.buffers[self.values.buffers :])
@@ -102,7 +83,7 @@ class SparsePage:
         if values.length != cut[-1].length:
             raise CorruptFile(f"{values.length} values for {cut[-1].length} slots")
         rows = count_rows(ranges)
-        return SlotRows(values, tuple(reversed(cut)), rows)
+        return UnravelledRows(values, tuple(reversed(cut)), rows)
 
 
 def _parse(
