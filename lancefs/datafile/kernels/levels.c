@@ -322,21 +322,16 @@ KERNEL(take_levels, const int64_t *addresses, const int64_t *ends, int64_t piece
     int64_t *const seen = numbers + 2 * leaf_count;
     Output out = {rep, def, positions, room, 0, 0};
     seen[0] = seen[1] = 0;
-    for (int64_t i = 1; i < count; i++)
-        if (rows[i] <= rows[i - 1])
-            return DAMAGED;
+    if (!ascend(rows, count))
+        return DAMAGED;
     for (int64_t i = 0; i < leaf_count; i++) {
         const int64_t first_page = leaves[2 * i], items = out.items, values = out.values;
         for (int64_t start = 0, stop; start < count; start = stop) {
-            if (leaves[2 * i + 1] < 1)
+            const int64_t *const page = page_of(pages + first_page * PAGE_COLUMNS, leaves[2 * i + 1],
+                                                rows, start, count, &stop);
+            if (page == NULL)
                 return DAMAGED;
-            const int64_t *page =
-                find_page(pages + first_page * PAGE_COLUMNS, leaves[2 * i + 1], rows[start]);
             const int64_t *own = levels + (page - pages) / PAGE_COLUMNS * LEVEL_COLUMNS;
-            const int64_t end = page[FIRST_ROW] + page[ROWS];
-            if (rows[start] < page[FIRST_ROW] || rows[start] >= end)
-                return DAMAGED;
-            stop = rows_below(rows, start, count, end);
             int64_t moved[PAGE_COLUMNS], moved_levels[LEVEL_COLUMNS];
             const Piece piece = piece_of(pieces, page, moved);
             memcpy(moved_levels, own, sizeof moved_levels);

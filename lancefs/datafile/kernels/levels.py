@@ -20,12 +20,11 @@ from lancefs.datafile.buffers import Array, Ints, Mask, check_size, empty
 from lancefs.datafile.kernels.calls import Call, twin_of
 from lancefs.datafile.kernels.chunks import find_buffers, read_table
 from lancefs.datafile.kernels.points import (
-    POSITIONS,
     PageColumn,
     Stored,
     buffers_within,
     decode_levels,
-    piece_at,
+    in_piece,
     places_in_memory,
     rows_by_page,
 )
@@ -171,9 +170,8 @@ class _Chunks(NamedTuple):
 
 def _take_page(pieces: Sequence[Bytes], page: Ints, levels: Ints, rows: Ints) -> TakenLevels:
     """Return the levels of rows of a page."""
-    data, shift = piece_at(pieces, int(page[PageColumn.TABLE]))
-    page, levels = page.copy(), levels.copy()
-    page[POSITIONS] -= shift
+    data, page, shift = in_piece(pieces, page)
+    levels = levels.copy()
     levels[LEVEL_POSITIONS] -= shift
     has_rep = levels[LevelColumn.REP] != Stored.NONE
     top, shown, highest = levels[LevelColumn.TOP : LevelColumn.HIGHEST + 1].tolist()

@@ -58,18 +58,13 @@ KERNEL(find_packed, const int64_t *addresses, const int64_t *ends, int64_t piece
         if (leaf[FIRST_WANTED] < 0 || wanted < 0 || wanted > count - leaf[FIRST_WANTED])
             return DAMAGED;
         const int64_t *const own = rows + leaf[FIRST_WANTED];
-        for (int64_t k = 1; k < wanted; k++)
-            if (own[k] <= own[k - 1])
-                return DAMAGED;
+        if (!ascend(own, wanted))
+            return DAMAGED;
         for (int64_t start = 0, stop; start < wanted; start = stop) {
-            if (leaf[PAGES] < 1)
+            const int64_t *const page = page_of(pages + leaf[FIRST_PAGE] * PAGE_COLUMNS, leaf[PAGES],
+                                                own, start, wanted, &stop);
+            if (page == NULL)
                 return DAMAGED;
-            const int64_t *const page =
-                find_page(pages + leaf[FIRST_PAGE] * PAGE_COLUMNS, leaf[PAGES], own[start]);
-            const int64_t first = page[FIRST_ROW], end = first + page[ROWS];
-            if (own[start] < first || own[start] >= end)
-                return DAMAGED;
-            stop = rows_below(own, start, wanted, end);
             const int64_t number = (page - pages) / PAGE_COLUMNS;
             if (!is_packed[number])
                 continue;

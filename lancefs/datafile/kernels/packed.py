@@ -17,10 +17,10 @@ import numpy as np
 from lancefs.datafile.buffers import Array, Ints, Mask, empty
 from lancefs.datafile.kernels.calls import Call, Damaged, twin_of
 from lancefs.datafile.kernels.chunks import ALIGN
-from lancefs.datafile.kernels.pages import POSITIONS, PageColumn, Stored
+from lancefs.datafile.kernels.pages import PageColumn, Stored
 from lancefs.datafile.kernels.points import (
     buffers_within,
-    piece_at,
+    in_piece,
     places_in_memory,
     rows_by_page,
 )
@@ -79,21 +79,13 @@ def find_packed(
 
 def _chunks_of(pieces: Sequence[Bytes], page: Ints, number: int, rows: Ints) -> Ints:
     """Return the chunks of a page that hold rows; see `find_packed`."""
-    data, page, shift = _in_piece(pieces, page)
+    data, page, shift = in_piece(pieces, page)
     begin, end, *_ = buffers_within(data, page)
     found = wanted_chunks(data[begin:end], data, page, rows)
     values = found.level_buffers
     columns = found.chunks, found.counts, found.begins[values] + shift, found.ends[values] + shift
     numbers = np.full(len(found.chunks), number)
     return np.stack((numbers, *columns, found.starts + shift, found.sizes), axis=1)
-
-
-def _in_piece(pieces: Sequence[Bytes], page: Ints) -> tuple[Bytes, Ints, int]:
-    """Return the piece that holds a page, the page with positions in it, and where it begins."""
-    data, shift = piece_at(pieces, int(page[PageColumn.TABLE]))
-    page = page.copy()
-    page[POSITIONS] -= shift
-    return data, page, shift
 
 
 @twin_of(find_packed, "ints ints number ints ints number ints number bytes out number")
@@ -149,7 +141,7 @@ def _restore_page(
     pieces: Sequence[Bytes], page: Ints, chunks: Ints, values: Sequence[Bytes]
 ) -> tuple[bytes, bytes]:
     """Return the chunk table of a new page, and its chunks."""
-    data, page, shift = _in_piece(pieces, page)
+    data, page, shift = in_piece(pieces, page)
     begin, end, *_ = buffers_within(data, page)
     words: list[int] = data[begin:end].view(f"<u{page[PageColumn.ENTRY]}").tolist()
     new, table, parts = dict[int, bytes](), b"", b""

@@ -406,23 +406,18 @@ KERNEL(take_points, const int64_t *addresses, const int64_t *ends, int64_t piece
         /* The leaf before may have been at the same rows. */
         if (i == 0 || leaf[FIRST_WANTED] != leaf[FIRST_WANTED - LEAF_COLUMNS] ||
             wanted != leaf[WANTED - LEAF_COLUMNS])
-            for (int64_t k = 1; k < wanted; k++)
-                if (own[k] <= own[k - 1])
-                    return DAMAGED;
+            if (!ascend(own, wanted))
+                return DAMAGED;
         uint8_t *values = out + leaf[OUT], *validity = leaf[VALIDITY] < 0 ? NULL : out + leaf[VALIDITY];
         const int64_t zeros = leaf[OUT] + written_bytes(pages, leaf, wanted);
         memset(out + zeros, 0,
                (size_t)((i + 1 < leaf_count ? leaf[LEAF_COLUMNS + OUT] : size) - zeros));
         nulls[i] = 0;
         for (int64_t start = 0, stop; start < wanted; start = stop) {
-            if (leaf[PAGES] < 1)
+            const int64_t *const page = page_of(pages + leaf[FIRST_PAGE] * PAGE_COLUMNS, leaf[PAGES],
+                                                own, start, wanted, &stop);
+            if (page == NULL)
                 return DAMAGED;
-            const int64_t *page =
-                find_page(pages + leaf[FIRST_PAGE] * PAGE_COLUMNS, leaf[PAGES], own[start]);
-            const int64_t first = page[FIRST_ROW], end = first + page[ROWS];
-            if (own[start] < first || own[start] >= end)
-                return DAMAGED;
-            stop = rows_below(own, start, wanted, end);
             const int64_t found =
                 read_page_of(pieces, page, own, start, stop, values, validity, seen);
             if (found < 0)

@@ -215,6 +215,28 @@ static inline const int64_t *find_page(const int64_t *pages, int64_t count, int6
     return pages + low * PAGE_COLUMNS;
 }
 
+/* Return the page that has the row `rows[start]`, NULL if none does; and the first of the wanted rows,
+ * up to `stop`, that are behind the page. */
+static inline const int64_t *page_of(const int64_t *pages, int64_t count, const int64_t *rows,
+                                     int64_t start, int64_t stop, int64_t *behind) {
+    if (count < 1)
+        return NULL;
+    const int64_t *const page = find_page(pages, count, rows[start]);
+    const int64_t end = page[FIRST_ROW] + page[ROWS];
+    if (rows[start] < page[FIRST_ROW] || rows[start] >= end)
+        return NULL;
+    *behind = rows_below(rows, start, stop, end);
+    return page;
+}
+
+/* Tell whether numbers ascend, each once. */
+static inline int ascend(const int64_t *numbers, int64_t count) {
+    for (int64_t i = 1; i < count; i++)
+        if (numbers[i] <= numbers[i - 1])
+            return 0;
+    return 1;
+}
+
 /* Return the piece that holds a page, and give the columns of the page with the positions in the
  * piece in place of those in all pieces; without bytes where there is none. */
 static inline Piece piece_of(Pieces pieces, const int64_t *page, int64_t *own) {

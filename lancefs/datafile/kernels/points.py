@@ -177,6 +177,14 @@ def piece_at(pieces: Sequence[Bytes], position: int) -> tuple[Bytes, int]:
     return pieces[number], int(ends[number]) - len(pieces[number])
 
 
+def in_piece(pieces: Sequence[Bytes], page: Ints) -> tuple[Bytes, Ints, int]:
+    """Return the piece that holds a page, the page with positions in it, and where it begins."""
+    data, shift = piece_at(pieces, int(page[PageColumn.TABLE]))
+    page = page.copy()
+    page[POSITIONS] -= shift
+    return data, page, shift
+
+
 def buffers_within(data: Bytes, page: Ints) -> list[int]:
     """Return where the chunk table, or the index, and the chunks of a page begin and end.
 
@@ -198,9 +206,7 @@ def _take_page(pieces: Sequence[Bytes], page: Ints, rows: Ints) -> TakenRows:
         Stored.ENDS: take_by_ends,
         Stored.INDEXED: take_indexed,
     }
-    data, shift = piece_at(pieces, int(page[column.TABLE]))
-    page = page.copy()
-    page[POSITIONS] -= shift
+    data, page, shift = in_piece(pieces, page)
     if page[column.VALUES] == Stored.WHOLE:
         return take_whole(data, page, rows)
     if (take := takers.get(Stored(page[column.VALUES]))) is not None:
