@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from lancefs.cli.exits import Failure
@@ -18,6 +18,9 @@ from lancefs.table.manifest import read_manifest
 from lancefs.table.refs import Ref, resolve
 from lancefs.table.versions import VERSIONS, list_versions
 from lancefs.threads import in_threads
+
+if TYPE_CHECKING:
+    from lancefs.filesystem import LanceFileSystem
 
 # Parents of a path that are searched for a table: versions/7/columns/price.arrow has four.
 _MAX_PARENTS = 8
@@ -72,12 +75,21 @@ def describe_table(store: Store, name: str) -> dict[str, Any]:
     return row
 
 
-def split_at_table(target: Target) -> tuple[Target, str]:
-    """Split a path into a table and the path below it.
+def table_of(target: Target) -> tuple[Target | None, str | None]:
+    """Tell what a path with a ref names.
+
+    Returns:
+        The table, and a path in its tree, None for the directory of the version; None for the table
+        where the path is that of a folder.
 
     Raises:
         Failure: There is nothing at the path.
     """
+    names = target.store.names()
+    if VERSIONS in names:
+        return target, None
+    if names and target.ref == Ref():
+        return None, None
     below = ""
     for store, name in _parents(target.store):
         below = f"{name}/{below}".rstrip("/")
@@ -114,27 +126,18 @@ def directory(target: Target) -> str:
     return f"{branch}versions/{target.resolved.file.version}"
 
 
-def filesystem(target: Target) -> Any:
-    """Return a filesystem whose root is the table.
-
-    Raises:
-        Failure: There is no table.
-    """
+def filesystem(target: Target, **options: Any) -> LanceFileSystem:
+    """Return a filesystem whose root is a table, or a folder of tables."""
     from lancefs.filesystem import LanceFileSystem
 
-    _ = target.resolved
-    store = target.store
+    store, rules = target.store, target.rules
     return LanceFileSystem(
-        fo=store.root, fs=store.fs, base_rules=target.rules, skip_instance_cache=True
+        store.root, store.fs, base_rules=rules, skip_instance_cache=True, **options
     )
 
 
-def listing(target: Target, below: str | None) -> list[dict[str, Any]]:
+def listing(fs: LanceFileSystem, path: str) -> list[dict[str, Any]]:
     """List a directory of the tree of a table.
-
-    Args:
-        target: The table, or a version of it.
-        below: Path below the table; None for the directory of the version.
 
     Returns:
         `name`, `type`, `size` (bytes) and `committed` (UTC) of each entry.
@@ -142,10 +145,8 @@ def listing(target: Target, below: str | None) -> list[dict[str, Any]]:
     Raises:
         Failure: There is no such directory; the message says what there is.
     """
-    fs = filesystem(target)
-    path = directory(target) if below is None else below
     try:
-        entries = fs.ls(path, detail=True)
+        entries: Any = fs.ls(path, detail=True)
     except FileNotFoundError as error:
         raise Failure(str(error)) from error
     return [

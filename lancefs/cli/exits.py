@@ -12,7 +12,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 
 DONE = 0
 PROBLEMS = 1
@@ -37,6 +38,23 @@ class Failure(Exception):
     def __init__(self, message: str, code: int = USAGE) -> None:
         super().__init__(message)
         self.code = code
+
+
+@contextmanager
+def wrong_input() -> Iterator[None]:
+    """Have errors about arguments end the command, and none about a table, some of which are alike.
+
+    Raises:
+        Failure: A value or its type is wrong.
+    """
+    from lancefs.errors import LanceError
+
+    try:
+        yield
+    except LanceError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise Failure(str(error)) from error
 
 
 def choices_hint(name: str, choices: Collection[str]) -> str:

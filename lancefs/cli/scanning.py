@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import click
 import pyarrow as pa
 
 from lancefs.cli.exits import Failure
-from lancefs.cli.render.grid import note
+from lancefs.cli.render.grid import note, print_document
 from lancefs.cli.render.text import plural
 from lancefs.errors import InvalidFilter
-from lancefs.printable import printable
 from lancefs.short_texts import readable_columns
 
 if TYPE_CHECKING:
     from lancefs.cli.target import Target
     from lancefs.scan.scanner import LanceScanner
+    from lancefs.search.hybrid_search import HybridSearch
+    from lancefs.search.text_search import TextSearch
+    from lancefs.search.vector_search import VectorSearch
 
 
 class RowOptions(NamedTuple):
@@ -85,9 +86,17 @@ def print_some(target: Target, rows: pa.Table | pa.RecordBatchReader, wanted: Ro
         print_rows(rows.schema, batches, wanted.form, caption=caption)
 
 
-def print_explained(text: str) -> None:
-    """Print how a scan or a search finds rows."""
-    click.echo("\n".join(map(printable, text.split("\n"))))
+def print_found(
+    target: Target,
+    search: VectorSearch | TextSearch | HybridSearch,
+    wanted: RowOptions,
+    explain: bool,
+) -> None:
+    """Print the rows that a search finds, or how it finds them."""
+    if explain:
+        print_document(search.explain())
+    else:
+        print_some(target, search.to_table(), wanted)
 
 
 def selected_columns(target: Target, columns: list[str] | None) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -68,47 +69,44 @@ def command(
     return wrap
 
 
-def debug(function: _F) -> _F:
-    """Add `--debug` to a command, so that it may follow the command's name, too."""
-
-    def remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-        session: Session | None = ctx.find_root().obj
-        if session is not None:
-            session.debug |= value
-
-    option = click.option(
-        "--debug",
-        is_flag=True,
-        is_eager=True,
-        expose_value=False,
-        callback=remember,
-        help="Show the traceback of an error.",
-    )
-    return option(function)
+def _remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    session: Session | None = ctx.find_root().obj
+    if session is not None:
+        session.debug |= value
 
 
-def _name_like(function: Callable[..., Any], wrapped: Any) -> None:
-    """Give what wraps the function of a command its name, its help and its options."""
-    wrapped.__name__, wrapped.__doc__ = function.__name__, function.__doc__
-    wrapped.__click_params__ = getattr(function, "__click_params__", [])
+# Added to each command, so that it may follow the command's name, too.
+debug = click.option(
+    "--debug",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_remember,
+    help="Show the traceback of an error.",
+)
 
 
-def storage(function: _F) -> _F:
-    """Add `--storage-option`; the function gets the parsed pairs as `options`."""
-    option = click.option(
-        "--storage-option",
-        "options",
-        multiple=True,
-        metavar="KEY=VALUE",
-        callback=lambda _ctx, _param, value: read_options(value),
-        help="An fsspec option, such as anon=true; a value may be JSON. May be repeated.",
-    )
-    return option(function)
+def pairs_option(*names: str, help: str) -> Callable[[_F], _F]:
+    """Return an option of `key=value` pairs, of which the function gets a dict."""
+    return _parsed_option(read_options, *names, metavar="KEY=VALUE", help=help)
+
+
+def names_option(*names: str, help: str) -> Callable[[_F], _F]:
+    """Return an option of names of columns, of which the function gets a list, or None."""
+    return _parsed_option(read_columns, *names, metavar="A,B", help=help)
+
+
+def _parsed_option(
+    parse: Callable[[tuple[str, ...]], Any], *names: str, **how: Any
+) -> Callable[[_F], _F]:
+    """Return an option that may be repeated; a function parses all of its values."""
+    return click.option(*names, multiple=True, callback=lambda _c, _p, value: parse(value), **how)
 
 
 def base_rules(function: _F) -> _F:
     """Add `--base-path` and `--follow`; the function gets `BaseRules`, or None, as `rules`."""
 
+    @wraps(function)
     def wrapped(*, moved: dict[str, str], follow: Follow | None, **rest: Any) -> Any:
         if not moved and follow is None:
             return function(rules=None, **rest)
@@ -117,13 +115,11 @@ def base_rules(function: _F) -> _F:
         rules = BaseRules(moved=moved) if follow is None else BaseRules(follow, moved)
         return function(rules=rules, **rest)
 
-    _name_like(function, wrapped)
-    moved_option = click.option(
+    moved_option = _parsed_option(
+        read_moved,
         "--base-path",
         "moved",
-        multiple=True,
         metavar="OLD=NEW",
-        callback=lambda _ctx, _param, value: read_moved(value),
         help="New location of the files below a base path of the table. May be repeated.",
     )
     follow_option = click.option(
@@ -139,6 +135,7 @@ def base_rules(function: _F) -> _F:
 def table(function: _F) -> _F:
     """Add TABLE and the options that open it; the function gets a Target as first argument."""
 
+    @wraps(function)
     def wrapped(
         *,
         table: str,
@@ -151,7 +148,6 @@ def table(function: _F) -> _F:
 
         return function(parse_target(table, options, as_of, rules), **rest)
 
-    _name_like(function, wrapped)
     at_time = click.option(
         "--as-of", metavar="TIME", help="The newest version committed at or before this time."
     )
@@ -160,80 +156,19 @@ def table(function: _F) -> _F:
     return result  # type: ignore[no-any-return]
 
 
-def output(function: _F) -> _F:
-    """Add `--format`; the function gets one of `FORMATS` as `form`."""
-    option = click.option(
-        "--format",
-        "-f",
-        "form",
-        type=NearestChoice(FORMATS),
-        default="table",
-        show_default=True,
-        help="The output format; table is plain text unless the output is a terminal.",
-    )
-    return option(function)
-
-
-def table_or_json(function: _F) -> _F:
-    """Add `--format` with `table` and `json` only, for results of more than one table."""
-    option = click.option(
-        "--format",
-        "-f",
-        "form",
-        type=NearestChoice(("table", "json")),
-        default="table",
-        help="The output format.",
-    )
-    return option(function)
-
-
-def columns(function: _F) -> _F:
-    """Add `--columns`; the function gets a list of names, or None, as `columns`."""
-    option = click.option(
-        "--columns",
-        "-c",
-        multiple=True,
-        metavar="A,B",
-        callback=lambda _ctx, _param, value: read_columns(value),
-        help="The columns, in this order; all by default. Row metadata such as _rowid is allowed. "
-        "May be repeated.",
-    )
-    return option(function)
-
-
-def where(function: _F) -> _F:
-    """Add `--where`; the function gets the predicate, or None, as `where`."""
-    option = click.option(
-        "--where", "-w", metavar="PREDICATE", help="Only rows for which this is true: price > 3."
-    )
-    return option(function)
-
-
-def expanded(function: _F) -> _F:
-    """Add `--expanded`; the function gets whether a record goes down the page, as `is_expanded`."""
-    option = click.option(
-        "--expanded",
-        "-x",
-        "is_expanded",
-        is_flag=True,
-        help="Show one value a line, one row after the other.",
-    )
-    return option(function)
-
-
 def some_rows(function: _F) -> _F:
     """Add the options of commands that show some rows: `-n`, `-c`, `-w`, `-x`, `--no-index`.
 
     The function gets them, and the `form` of `output`, as one `RowOptions` behind the Target.
     """
 
+    @wraps(function)
     def wrapped(target: Target, *, rows: int, **rest: Any) -> Any:
         from lancefs.cli.scanning import RowOptions
 
         options = {name: rest.pop(name) for name in RowOptions._fields[1:]}
         return function(target, RowOptions(rows, **options), **rest)
 
-    _name_like(function, wrapped)
     rows_option = click.option(
         "--rows",
         "-n",
@@ -244,37 +179,6 @@ def some_rows(function: _F) -> _F:
     )
     result: Any = rows_option(columns(where(no_index(expanded(wrapped)))))
     return result  # type: ignore[no-any-return]
-
-
-def query_vector(function: _F) -> _F:
-    """Add `--like` and `--vector`, of which one tells the vector that is searched for."""
-    like = click.option(
-        "--like",
-        type=WholeNumber(min=0),
-        metavar="ROWID",
-        help="Search by the vector of the row with this id.",
-    )
-    vector = click.option(
-        "--vector",
-        metavar="FILE",
-        help="Search by the vector in a file: numbers in JSON, or separated by blanks, or .npy; - "
-        "is standard input.",
-    )
-    result: Any = like(vector(function))
-    return result  # type: ignore[no-any-return]
-
-
-def no_index(function: _F) -> _F:
-    """Add `--no-index`; the function gets whether indices may be used, as `use_index`."""
-    option = click.option(
-        "--no-index",
-        "use_index",
-        is_flag=True,
-        flag_value=False,
-        default=True,
-        help="Scan all rows for a filter, without the table's indices; the result is the same.",
-    )
-    return option(function)
 
 
 def read_options(pairs: tuple[str, ...]) -> dict[str, Any]:
@@ -344,3 +248,54 @@ def complete_table(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
     # The shell would act on other signs, which a stranger's table may have in the names of tags.
     known = [one for one in refs if one.startswith(ref) and _PLAIN_REF.fullmatch(one)]
     return [CompletionItem(f"{url}@{one}") for one in known]
+
+
+storage = pairs_option(
+    "--storage-option",
+    "options",
+    help="An fsspec option, such as anon=true; a value may be JSON. May be repeated.",
+)
+# One of `FORMATS`.
+output = click.option(
+    "--format",
+    "-f",
+    "form",
+    type=NearestChoice(FORMATS),
+    default="table",
+    show_default=True,
+    help="The output format; table is plain text unless the output is a terminal.",
+)
+# For results of more than one table.
+table_or_json = click.option(
+    "--format",
+    "-f",
+    "form",
+    type=NearestChoice(("table", "json")),
+    default="table",
+    help="The output format.",
+)
+columns = names_option(
+    "--columns",
+    "-c",
+    help="The columns, in this order; all by default. Row metadata such as _rowid is allowed. "
+    "May be repeated.",
+)
+where = click.option(
+    "--where", "-w", metavar="PREDICATE", help="Only rows for which this is true: price > 3."
+)
+expanded = click.option(
+    "--expanded",
+    "-x",
+    "is_expanded",
+    is_flag=True,
+    help="Show one value a line, one row after the other.",
+)
+# Whether indices may be used.
+no_index = click.option(
+    "--no-index",
+    "use_index",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="Scan all rows for a filter, without the table's indices; the result is the same.",
+)

@@ -14,7 +14,9 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError, Message
 
 from lancefs.datafile.container import ColumnPages, Container, Page
+from lancefs.datafile.logical_types import has_type
 from lancefs.datafile.v2_1.layouts.page_layouts import parse_layout
+from lancefs.datafile.value_widths import has_variable_width, min_value_bytes
 from lancefs.errors import LanceError
 from lancefs.proto import encodings_v2_0_pb2, encodings_v2_3_pb2
 from lancefs.table.base_paths import TableFiles
@@ -253,9 +255,9 @@ def _measure_memory(target: Target, column: ColumnUse, field: Field) -> None:
     if not rows or not column.bytes:
         return
     try:
-        width = _width(field.to_arrow().type)
-        if width is not None:
-            column.memory = round(rows * width)
+        kind = field.to_arrow().type
+        if not (has_variable_width(kind) or has_type(kind, pa.types.is_dictionary)):
+            column.memory = round(rows * min_value_bytes(kind))
             return
         sample = target.dataset.head(_SAMPLE_ROWS, columns=[field.name])
     except LanceError:
@@ -263,18 +265,3 @@ def _measure_memory(target: Target, column: ColumnUse, field: Field) -> None:
     if sample.num_rows:
         column.memory = round(sample.nbytes * rows / sample.num_rows)
         column.is_estimate = sample.num_rows < rows
-
-
-def _width(data_type: pa.DataType) -> float | None:
-    """Return the bytes of a value of fixed width; None for other types."""
-    if isinstance(data_type, pa.BaseExtensionType):
-        return _width(data_type.storage_type)
-    if pa.types.is_fixed_size_list(data_type):
-        item = _width(data_type.value_type)
-        return None if item is None else item * data_type.list_size
-    if pa.types.is_dictionary(data_type) or pa.types.is_nested(data_type):
-        return None
-    try:
-        return float(data_type.bit_width) / 8
-    except ValueError:
-        return None

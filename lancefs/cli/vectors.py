@@ -1,20 +1,40 @@
-"""Vector searches as the options of a command ask for them."""
+"""The vector that a command searches for, given by its options."""
 
 from __future__ import annotations
 
 import io
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
 
 from lancefs.cli.exits import Failure
-from lancefs.cli.scanning import checked_filter, selected_columns
+from lancefs.cli.shared_options import WholeNumber
 
 if TYPE_CHECKING:
-    from lancefs.cli.scanning import RowOptions
     from lancefs.cli.target import Target
-    from lancefs.search.vector_search import VectorSearch
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def vector_options(function: _F) -> _F:
+    """Add `--like` and `--vector`, of which one tells the vector; see `query_vector`."""
+    like = click.option(
+        "--like",
+        type=WholeNumber(min=0),
+        metavar="ROWID",
+        help="Search by the vector of the row with this id.",
+    )
+    vector = click.option(
+        "--vector",
+        metavar="FILE",
+        help="Search by the vector in a file: numbers in JSON, or separated by blanks, or .npy; - "
+        "is standard input.",
+    )
+    return like(vector(function))
 
 
 def query_vector(target: Target, column: str, like: int | None, file: str | None) -> Any:
@@ -42,38 +62,6 @@ def query_vector(target: Target, column: str, like: int | None, file: str | None
     if vector is None:
         raise Failure(f"--like: the row with the id {like} has no vector in {column!r}")
     return vector
-
-
-def vector_search(
-    target: Target,
-    column: str,
-    query: Any,
-    wanted: RowOptions,
-    *,
-    metric: str | None,
-    nprobes: int | None,
-    refine_factor: int | None,
-) -> VectorSearch:
-    """Return a search of a version; arguments as for `LanceDataset.vector_search`.
-
-    Raises:
-        Failure: An argument does not fit the column.
-        ColumnNotFound: A column is not in the table.
-    """
-    try:
-        return target.dataset.vector_search(
-            column,
-            query,
-            wanted.rows,
-            metric,
-            nprobes=nprobes,
-            refine_factor=refine_factor,
-            filter=checked_filter(target, wanted.where),
-            columns=selected_columns(target, wanted.columns),
-            use_index=wanted.use_index,
-        )
-    except (TypeError, ValueError) as error:
-        raise Failure(str(error)) from error
 
 
 def _read_vector(path: str) -> Any:

@@ -338,3 +338,16 @@ def test_a_folder_of_one_file_is_a_folder(tmp_path: Path) -> None:
     done = run("ls", str(tmp_path))
     assert done.code == 0
     assert "a file" not in done.err
+
+
+@pytest.mark.parametrize("words", [["diff"], ["search", "tea", "--column", "body"]])
+def test_a_damaged_file_is_no_wrong_input(words: list[str], tmp_path: Path, here: Here) -> None:
+    path = tmp_path / "t.lance"
+    rows = pa.table({"id": [1], "body": ["tea"]})
+    lance.write_dataset(rows, path)
+    lance.write_dataset(rows, path, mode="append")
+    for file in (path / "data").iterdir():
+        file.write_bytes(bytes(file.stat().st_size))
+    done = here(words[0], str(path), *words[1:])
+    assert done.code == 3, done.err
+    assert "/data/" in done.err

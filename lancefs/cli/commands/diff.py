@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lancefs.cli import shared_options
 from lancefs.cli.cell_changes import CellChange, changed_cells, counts_by_column, counts_of_rows
-from lancefs.cli.exits import Failure
+from lancefs.cli.exits import Failure, wrong_input
 from lancefs.cli.render.grid import GridColumn, Styled, heading, print_document, print_line
 from lancefs.cli.render.text import plural, to_json
 from lancefs.cli.target import Target, open_store, parse_target
@@ -37,12 +37,9 @@ _MARKS = {"insert": "+", "delete": "−", "update_preimage": "<", "update_postim
 @click.argument("a", metavar="TABLE[@REF]", shell_complete=shared_options.complete_table)
 @click.argument("others", metavar="[REF] [REF | TABLE@REF]", nargs=-1)
 @click.option("--rows", "-r", "with_rows", is_flag=True, help="Show the rows, too.")
-@click.option(
+@shared_options.names_option(
     "--key",
     "-k",
-    multiple=True,
-    metavar="A,B",
-    callback=lambda _ctx, _param, value: shared_options.read_columns(value),
     help="Columns whose values tell rows apart: a row whose key is in both versions was updated.",
 )
 @click.option(
@@ -183,11 +180,8 @@ def _is_table(text: str, options: dict[str, Any]) -> bool:
 def _changes(old: Target, new: Target, key: list[str] | None) -> pa.Table:
     from lancefs.cli.render.progress import progress
 
-    try:
-        with progress("comparing", None):
-            return new.dataset.changes(old.pinned, key=key)
-    except ValueError as error:
-        raise Failure(str(error)) from error
+    with wrong_input(), progress("comparing", None):
+        return new.dataset.changes(old.pinned, key=key)
 
 
 def _print_summary(

@@ -41,13 +41,8 @@ _FORMATS = ("parquet", "arrow", "csv", "tsv", "ndjson", "xlsx")
 @shared_options.where
 @shared_options.no_index
 @click.option("--overwrite", is_flag=True, help="Replace what another export left in DEST.")
-@click.option(
-    "--to-storage-option",
-    "to_options",
-    multiple=True,
-    metavar="KEY=VALUE",
-    callback=lambda _ctx, _param, value: shared_options.read_options(value),
-    help="For the store of DEST, as --storage-option.",
+@shared_options.pairs_option(
+    "--to-storage-option", "to_options", help="For the store of DEST, as --storage-option."
 )
 def export(
     target: Target,

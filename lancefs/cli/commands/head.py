@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 @shared_options.output
 def head(target: Target, wanted: RowOptions, explain: bool) -> None:
     """Show the first rows of a version, and read no others."""
-    from lancefs.cli.scanning import print_explained, print_some, scanner
+    from lancefs.cli.render.grid import print_document
+    from lancefs.cli.scanning import print_some, scanner
 
     scan = scanner(target, wanted, limit=wanted.rows)
     if explain:
-        print_explained(scan.explain())
+        print_document(scan.explain())
         return
     print_some(target, scan.to_reader(), wanted)

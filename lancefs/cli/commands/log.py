@@ -31,13 +31,8 @@ if TYPE_CHECKING:
     "--newest", "-n", type=shared_options.WholeNumber(min=1), help="At most this many versions."
 )
 @click.option("--reverse", is_flag=True, help="The oldest first.")
-@click.option(
-    "--columns",
-    "-c",
-    multiple=True,
-    metavar="A,B",
-    callback=lambda _ctx, _param, value: shared_options.read_columns(value),
-    help="The facts to show, in this order, by the names that --format json has.",
+@shared_options.names_option(
+    "--columns", "-c", help="The facts to show, in this order, by the names that --format json has."
 )
 @shared_options.expanded
 @shared_options.output

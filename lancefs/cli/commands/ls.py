@@ -8,13 +8,21 @@ import click
 import pyarrow as pa
 
 from lancefs.cli import shared_options
-from lancefs.cli.browsing import describe_table, identify, list_folder, listing, split_at_table
+from lancefs.cli.browsing import (
+    describe_table,
+    directory,
+    filesystem,
+    identify,
+    list_folder,
+    listing,
+    table_of,
+)
 from lancefs.cli.render.grid import GridColumn, Styled, print_line, tell
 from lancefs.cli.render.rows import print_records
 from lancefs.cli.render.text import count, moment, size
 from lancefs.cli.target import Target, parse_target
 from lancefs.storage import Store
-from lancefs.table.versions import VERSIONS
+from lancefs.table.refs import Ref
 
 # Top of the tree of a table, as the filesystem lists it (a test compares them). A constant, so that
 # listing imports none of the libraries that reading needs.
@@ -67,13 +75,10 @@ def ls(path: str, is_long: bool, options: dict[str, Any], form: str) -> None:
     Folders are listed, because tables may lie in them; files outside of tables are not.
     """
     target = parse_target(path, options)
-    names = target.store.names()
-    if VERSIONS in names:
-        _list_tree(target, None, is_long, form)
-    elif names and target.ref == parse_target("", {}).ref:
+    table, below = table_of(target)
+    if table is None:
         _list_folder(target.store, is_long, form)
     else:
-        table, below = split_at_table(target)
         _list_tree(table, below, is_long, form)
 
 
@@ -103,11 +108,11 @@ def _list_folder(store: Store, is_long: bool, form: str) -> None:
 
 def _list_tree(target: Target, below: str | None, is_long: bool, form: str) -> None:
     """List a directory of the tree of a table."""
-    if below is None and target.ref == parse_target("", {}).ref and not is_long:
-        _ = target.resolved  # raises unless it is a table
+    _ = target.resolved  # raises unless it is a table
+    if below is None and target.ref == Ref() and not is_long:
         entries = [{"name": name, "type": "file" if "." in name else "directory"} for name in TREE]
     else:
-        entries = listing(target, below)
+        entries = listing(filesystem(target), directory(target) if below is None else below)
     if form == "table" and not is_long:
         for entry in entries:
             name = str(entry["name"])

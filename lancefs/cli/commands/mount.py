@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lancefs.cli import shared_options
-from lancefs.cli.browsing import directory
+from lancefs.cli.browsing import directory, filesystem
 from lancefs.cli.exits import MISSING, Failure
 from lancefs.cli.render.grid import note
 from lancefs.cli.target import parse_target
@@ -38,22 +38,14 @@ _STREAM = ".arrows"
 @shared_options.base_rules
 def mount(path: str, mountpoint: str, options: dict[str, Any], rules: BaseRules | None) -> None:
     """Mount a table, or a folder of tables, read-only at DIR until Ctrl-C."""
-    target = parse_target(path, options)
+    target = parse_target(path, options, rules=rules)
     if os.listdir(mountpoint):
         raise Failure(f"{mountpoint} is not empty; choose an empty directory")
     fuse = _fuse()
-    from lancefs.filesystem import LanceFileSystem
-
     is_table = VERSIONS in target.store.names()
     if not is_table and (target.ref != Ref() or not target.store.names()):
         _ = target.resolved  # raises the error
-    fs = LanceFileSystem(
-        fo=target.store.root,
-        fs=target.store.fs,
-        base_rules=rules,
-        list_streams=False,
-        skip_instance_cache=True,
-    )
+    fs = filesystem(target, list_streams=False)
     operations = _read_only(fuse)(fs, directory(target) if is_table else "")
     note(f"{path} is mounted at {mountpoint}; Ctrl-C unmounts it")
     try:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from lancefs.cli import shared_options
+from lancefs.cli.exits import wrong_input
+from lancefs.cli.vectors import query_vector, vector_options
 
 if TYPE_CHECKING:
     from lancefs.cli.scanning import RowOptions
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 )
 @shared_options.table
 @click.option("--column", required=True, metavar="NAME", help="The column of vectors.")
-@shared_options.query_vector
+@vector_options
 @click.option(
     "--metric",
     type=shared_options.NearestChoice(("l2", "cosine", "dot", "hamming")),
@@ -52,20 +54,19 @@ def nearest(
     explain: bool,
 ) -> None:
     """Show the rows whose vectors are nearest to that of a row or in a file, nearest first."""
-    from lancefs.cli.scanning import print_explained, print_some
-    from lancefs.cli.vectors import query_vector, vector_search
+    from lancefs.cli.scanning import checked_filter, print_found, selected_columns
 
     query = query_vector(target, column, like, vector)
-    search = vector_search(
-        target,
-        column,
-        query,
-        wanted,
-        metric=metric,
-        nprobes=nprobes,
-        refine_factor=refine_factor,
-    )
-    if explain:
-        print_explained(search.explain())
-        return
-    print_some(target, search.to_table(), wanted)
+    with wrong_input():
+        search = target.dataset.vector_search(
+            column,
+            query,
+            wanted.rows,
+            metric,
+            nprobes=nprobes,
+            refine_factor=refine_factor,
+            filter=checked_filter(target, wanted.where),
+            columns=selected_columns(target, wanted.columns),
+            use_index=wanted.use_index,
+        )
+    print_found(target, search, wanted, explain)

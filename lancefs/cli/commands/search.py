@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from lancefs.cli import shared_options
+from lancefs.cli.exits import Failure, wrong_input
+from lancefs.cli.vectors import query_vector, vector_options
 
 if TYPE_CHECKING:
     from lancefs.cli.scanning import RowOptions
@@ -53,7 +55,7 @@ def _fuzziness(text: str) -> int | None:
 @click.option(
     "--vector-column", metavar="NAME", help="Find rows by the vectors of this column, too."
 )
-@shared_options.query_vector
+@vector_options
 @click.option(
     "--alpha",
     type=click.FloatRange(0, 1),
@@ -79,9 +81,7 @@ def search(
 
     With --vector-column, the rows that such a search and `lancefs nearest` rank best together.
     """
-    from lancefs.cli.exits import Failure
-    from lancefs.cli.scanning import checked_filter, print_explained, print_some, selected_columns
-    from lancefs.cli.vectors import query_vector
+    from lancefs.cli.scanning import checked_filter, print_found, selected_columns
     from lancefs.search.text_query import MatchQuery
 
     words: str | MatchQuery = query
@@ -89,7 +89,7 @@ def search(
         words = MatchQuery(query, operator="AND" if needs_all else "OR", fuzziness=fuzzy)
     shown = selected_columns(target, wanted.columns)
     filter = checked_filter(target, wanted.where)
-    try:
+    with wrong_input():
         found: TextSearch | HybridSearch
         if vector_column is not None:
             found = target.dataset.hybrid_search(
@@ -114,10 +114,4 @@ def search(
             )
         else:
             raise Failure("--like, --vector and --alpha are for a search with --vector-column")
-        if explain:
-            print_explained(found.explain())
-            return
-        table = found.to_table()
-    except (TypeError, ValueError, ImportError) as error:
-        raise Failure(str(error)) from error
-    print_some(target, table, wanted)
+        print_found(target, found, wanted, explain)

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import click
 
 from lancefs.cli import shared_options
-from lancefs.cli.browsing import identify, list_folder
+from lancefs.cli.browsing import filesystem, identify, list_folder
 from lancefs.cli.exits import MISSING, Failure
 from lancefs.cli.render.grid import print_line, tell
 from lancefs.cli.render.text import plural
@@ -78,11 +78,14 @@ def serve(
     if token is not None and not (token.isascii() and token.isprintable() and token.strip()):
         raise Failure("--token: printable ASCII characters were expected")
     from lancefs.cli.pages.site import TablePages
-    from lancefs.serve.app import make_app
+    from lancefs.serve.app import ServedTable, make_app
     from lancefs.serve.running import is_for_this_machine, listen, run, url_of
 
     tables = _find_tables(paths, options, rules)
-    served = {name: _served(target) for name, target in tables.items()}
+    served = {
+        name: ServedTable(filesystem(one), mask_secrets(one.store.url()).partition("?")[0])
+        for name, one in tables.items()
+    }
     app = make_app(served, TablePages(tables), None if token is None else token.strip(), tell)
     try:
         listening = listen(host, port)
@@ -150,15 +153,3 @@ def _name(target: Target) -> str:
     root = target.store.root.partition("?")[0] if target.store.is_web else target.store.root
     name = root.rstrip("/").rpartition("/")[2]
     return (unquote(name) if target.store.is_web else name) or "table"
-
-
-def _served(target: Target) -> Any:
-    """Return a table as the application serves it."""
-    from lancefs.filesystem import LanceFileSystem
-    from lancefs.serve.app import ServedTable
-
-    store = target.store
-    fs = LanceFileSystem(
-        fo=store.root, fs=store.fs, base_rules=target.rules, skip_instance_cache=True
-    )
-    return ServedTable(fs, mask_secrets(store.url()).partition("?")[0])

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
 from lancefs.cli import shared_options
-from lancefs.cli.browsing import directory, filesystem, split_at_table
+from lancefs.cli.browsing import (
+    directory,
+    filesystem,
+    identify,
+    list_folder,
+    listing,
+    table_of,
+)
 from lancefs.cli.render.grid import Styled, print_document, print_line
 from lancefs.cli.render.text import size, to_json
-from lancefs.cli.target import Target, parse_target
+from lancefs.cli.target import parse_target
 from lancefs.storage import Store
-from lancefs.table.refs import Ref
-from lancefs.table.versions import VERSIONS
 
 if TYPE_CHECKING:
+    from lancefs.filesystem import LanceFileSystem
     from lancefs.table.base_paths import BaseRules
 
 # Entries that are shown of a directory without --all: a table may have thousands of versions.
 _MAX_ENTRIES = 12
+
+# What lists a directory: name, what lists it in turn (None for a file), and bytes of each entry.
+_Children: TypeAlias = Callable[[], list[tuple[str, Any, int | None]]]
 
 
 @shared_options.command(
@@ -55,14 +65,13 @@ def tree(
 ) -> None:
     """Show a table as a tree of files: versions, tags, branches, fragments, columns."""
     target = parse_target(path, options, rules=rules)
-    names = target.store.names()
-    if VERSIONS in names:
-        root: Any = _Views(target, directory(target))
-    elif names and target.ref == Ref():
-        root = _Folder(target.store)
+    table, below = table_of(target)
+    if table is None:
+        root: _Children = partial(_folder, target.store)
     else:
-        table, below = split_at_table(target)
-        root = _Views(table, below)
+        _ = table.resolved  # raises unless it is a table
+        top = directory(table) if below is None else below
+        root = partial(_views, filesystem(table), top)
     limit = None if everything else _MAX_ENTRIES
     if form == "json":
         print_document(to_json(list(_flatten(root, depth, limit)), indent=1))
@@ -72,47 +81,29 @@ def tree(
         print_line(*line)
 
 
-class _Views:
-    """Directory in the tree of a table."""
-
-    def __init__(self, target: Target, path: str, fs: Any = None) -> None:
-        self._fs = filesystem(target) if fs is None else fs
-        self._target = target
-        self.path = path
-
-    def children(self) -> list[tuple[str, Any, int | None]]:
-        """Return the name, the directory (None for a file) and the bytes of each entry."""
-        return [
-            (
-                entry["name"].rstrip("/").rpartition("/")[2],
-                _Views(self._target, entry["name"], self._fs)
-                if entry["type"] == "directory"
-                else None,
-                entry.get("size") if entry["type"] == "file" else None,
-            )
-            for entry in self._fs.ls(self.path, detail=True)
-        ]
+def _views(fs: LanceFileSystem, path: str) -> list[tuple[str, Any, int | None]]:
+    """List a directory in the tree of a table."""
+    listed = [(entry, f"{path}/{entry['name']}".lstrip("/")) for entry in listing(fs, path)]
+    return [
+        (
+            entry["name"],
+            partial(_views, fs, full) if entry["type"] == "directory" else None,
+            entry["size"],
+        )
+        for entry, full in listed
+    ]
 
 
-class _Folder:
-    """Folder of tables and other folders; the tables in it are leaves."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def children(self) -> list[tuple[str, Any, int | None]]:
-        """Return the name of each folder or table, the folder (None for a table), and None."""
-        children: list[tuple[str, Any, int | None]] = []
-        for name, info in sorted(self._store.entries(), key=lambda entry: entry[0]):
-            if info.get("type") == "directory":
-                below = Store(self._store.fs, self._store.full(name))
-                is_table = VERSIONS in below.names()
-                children.append((name, None if is_table else _Folder(below), None))
-        return children
+def _folder(store: Store) -> list[tuple[str, Any, int | None]]:
+    """List a folder; the tables in it are leaves."""
+    found = [(row["name"], row["type"] == "table") for row in list_folder(store, identify)]
+    return [
+        (n, None if is_table else partial(_folder, store.below(n)), None) for n, is_table in found
+    ]
 
 
 def _draw(
-    node: Any, depth: int, limit: int | None, indent: str = ""
+    node: _Children, depth: int, limit: int | None, indent: str = ""
 ) -> Iterator[list[str | Styled]]:
     """Yield the parts of the lines that show the entries below a directory.
 
@@ -122,7 +113,7 @@ def _draw(
         limit: Most entries of a directory; None for all.
         indent: Beginning of each line.
     """
-    children = node.children()
+    children = node()
     shown = children if limit is None or len(children) <= limit else children[:limit]
     more = len(children) - len(shown)
     for position, (name, below, bytes_) in enumerate(shown):
@@ -136,9 +127,11 @@ def _draw(
         yield [f"{indent}└── ", Styled(f"… {more:,} more (--all shows them)", "dim")]
 
 
-def _flatten(node: Any, depth: int, limit: int | None, path: str = "") -> Iterator[dict[str, Any]]:
+def _flatten(
+    node: _Children, depth: int, limit: int | None, path: str = ""
+) -> Iterator[dict[str, Any]]:
     """Yield the entries below a directory, parents before children."""
-    for name, below, bytes_ in node.children()[:limit]:
+    for name, below, bytes_ in node()[:limit]:
         full = f"{path}/{name}" if path else name
         yield {"path": full, "type": "directory" if below is not None else "file", "size": bytes_}
         if below is not None and depth > 1:

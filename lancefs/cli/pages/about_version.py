@@ -8,9 +8,10 @@ from urllib.parse import quote
 from lancefs.cli.commands.schema import field_rows
 from lancefs.cli.pages.page_request import PageRequest, link, tree_path
 from lancefs.cli.pages.parts import anchor, section
-from lancefs.cli.render.text import count, moment, plural
+from lancefs.cli.render.text import plural
 from lancefs.cli.report.facts import gather
 from lancefs.cli.report.markup import table
+from lancefs.cli.report.page import report_body, version_cells
 from lancefs.cli.report.values import describe_values
 from lancefs.errors import UnsupportedFeature
 from lancefs.forks import Lock
@@ -58,22 +59,9 @@ def _version_row(commit: Commit, branch: str | None) -> list[str]:
         before = Ref(version=commit.read_version, branch=branch)
         compared = link("diff", old=str(before), new=str(ref))
         links.append(anchor(compared, "changes"))
-    tags = "".join(f' <span class="tag">{as_html(tag)}</span>' for tag in commit.tags)
-    schema = "".join(f"<br><small>{as_html(change)}</small>" for change in commit.schema_changes)
-    note = f"<br><small>{as_html(commit.note)}</small>" if commit.note else ""
-    return [
-        anchor(f"{tree_path(ref)}/", str(commit.version)),
-        as_html(moment(commit.timestamp)),
-        count(commit.rows),
-        _signed("+", commit.rows_added, "good"),
-        _signed("−", commit.rows_deleted, "bad"),
-        " ".join(links),
-        f"{as_html(commit.summary or '–')}{tags}{schema}{note}",
-    ]
-
-
-def _signed(sign: str, number: int | None, style: str) -> str:
-    return f'<span class="{style}">{sign}{number:,}</span>' if number else ""
+    cells = version_cells(commit)
+    cells[0] = anchor(f"{tree_path(ref)}/", cells[0])
+    return [*cells[:5], " ".join(links), cells[5]]
 
 
 def schema_page(asked: PageRequest) -> str:
@@ -115,8 +103,6 @@ def report_page(asked: PageRequest) -> str:
         raise UnsupportedFeature(
             "the report needs matplotlib, which the server lacks: pip install 'lancefs[report]'"
         ) from None
-    from lancefs.cli.report.page import report_body
-
     facts = replace(gather(asked.target), name=asked.title)  # not where the table is
     with _ONE_AT_A_TIME:
         return report_body(facts)

@@ -15,6 +15,7 @@ from lancefs.cli.render.text import plural
 from lancefs.cli.report.markup import table
 from lancefs.cli.shared_options import read_columns
 from lancefs.cli.target import Target
+from lancefs.errors import LanceError
 from lancefs.printable import as_html
 from lancefs.serve.refusals import BadRequest
 from lancefs.short_texts import cell, python_values, readable, readable_columns
@@ -43,6 +44,8 @@ def make(asked: PageRequest) -> str:
     key = _key(asked.query.get("key", ""))
     try:
         changes = new.dataset.changes(old.pinned, key=key)
+    except LanceError:  # a damaged file is a ValueError, too
+        raise
     except ValueError as error:
         raise BadRequest(str(error)) from error
     counts = counts_of_rows(changes)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lancefs.cli.browsing import describe_table
-from lancefs.cli.pages.parts import TITLES, anchor, framed, head, section, unlisted_anchor
+from lancefs.cli.pages.parts import TITLES, anchor, head, section, unlisted_anchor
 from lancefs.cli.render.text import count, moment, plural, size
-from lancefs.cli.report.markup import table
+from lancefs.cli.report.markup import document, table
 from lancefs.cli.target import Target
 from lancefs.printable import as_html
 from lancefs.serve.listings import Entry
@@ -36,7 +36,7 @@ def tables_page(entries: Sequence[Entry], tables: Mapping[str, Target]) -> str:
     rows += [[anchor(entry.link, entry.name), *[""] * 4] for entry in entries[_MAX_DESCRIBED:]]
     titles = ("name", "version", "rows", "bytes", "committed (UTC)")
     top = head("Tables", [f"{plural(len(entries), 'table')}, read-only"], [])
-    return framed("Lance tables", top, section(table(titles, rows, (1, 2, 3))))
+    return document("Lance tables", top + section(table(titles, rows, (1, 2, 3))))
 
 
 def _table_row(entry: Entry, facts: Mapping[str, Any]) -> list[str]:
@@ -79,4 +79,4 @@ def directory_page(name: str, path: str, entries: Sequence[Entry]) -> str:
         for entry in entries
     ]
     body = table(("name", "bytes", "committed (UTC)"), rows, (1,))
-    return framed(f"{name}/{path}", head("/".join(shown), [], links), section(body))
+    return document(f"{name}/{path}", head("/".join(shown), [], links) + section(body))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lancefs.cli.report.markup import document
 from lancefs.printable import as_html
 
 # The pages of a table in the order of the links to them, with their titles.
@@ -102,8 +101,3 @@ def _labelled(box: Box) -> str:
         f'<input name="{name}" value="{value}" placeholder="{example}" spellcheck="false" '
         'autocapitalize="off"></label>'
     )
-
-
-def framed(title: str, *parts: str) -> str:
-    """Return a whole page; its title is text, its parts HTML."""
-    return document(title, "".join(parts))

@@ -9,7 +9,8 @@ from lancefs.cli.pages import differences, rows
 from lancefs.cli.pages.about_version import describe_page, log_page, report_page, schema_page
 from lancefs.cli.pages.listing import directory_page, tables_page
 from lancefs.cli.pages.page_request import PageRequest, link
-from lancefs.cli.pages.parts import TITLES, anchor, framed, head
+from lancefs.cli.pages.parts import TITLES, anchor, head
+from lancefs.cli.report.markup import document
 from lancefs.cli.target import Target
 from lancefs.errors import NoSuchPath
 from lancefs.printable import as_html
@@ -68,7 +69,7 @@ class TablePages:
         asked = PageRequest(table, self._tables[table], query)
         try:
             body = _PAGES[name](asked)
-            return framed(asked.title, self._head(asked, name), body)
+            return document(asked.title, self._head(asked, name) + body)
         except Failure as error:  # the table is gone
             raise NoSuchPath(str(error)) from error
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from lancefs.cli.render.grid import GridColumn, print_grid
 from lancefs.cli.render.text import plural, share
 from lancefs.printable import shortened
 from lancefs.profile.drift import ColumnDrift
-from lancefs.profile.profiles import ColumnProfile, Spread, TableProfile
+from lancefs.profile.profiles import ColumnProfile, Histogram, Spread, TableProfile
 from lancefs.short_texts import NULL, cell
 
 _MAX_CHARACTERS = 26  # of a value
@@ -30,11 +30,20 @@ _DRIFT_COLUMNS = tuple(
 
 def print_profile(profile: TableProfile) -> None:
     """Print a profile."""
-    rows = [row for column in profile.columns.values() for row in _rows(column)]
+    every = profile.columns.values()
+    rows = [_row(line) for column in every for line in lines_of(column, _MAX_TOP)]
     caption = f"{plural(profile.rows, 'row')} of {profile.name}"
     if profile.rows < profile.total:
         caption = f"{profile.rows:,} rows at random, of {profile.total:,} of {profile.name}"
     print_grid(_COLUMNS, rows, caption)
+
+
+def _row(line: ProfileLine) -> list[str]:
+    name = line.name if line.type else f"  {line.name}"
+    bars = "" if line.histogram is None else line.histogram.bars
+    frequent = line.note or ", ".join(map(" ".join, line.frequent))
+    nulls = share(line.nulls) if line.nulls else ""
+    return [name, line.type, nulls, line.distinct, *line.numbers, bars, frequent]
 
 
 def print_drift(old: TableProfile, new: TableProfile) -> None:
@@ -73,31 +82,64 @@ def _change(old: str, new: str) -> str:
     return new if old == new else f"{old} → {new}"
 
 
+class ProfileLine(NamedTuple):
+    """A column, or the lengths or norms of its values, in texts; those that it has not are empty.
+
+    Attributes:
+        name: The column, or what is below it.
+        type: Its type.
+        nulls: Share of missing values.
+        distinct: Number of different values.
+        numbers: The least value, the median, the greatest value, the mean.
+        histogram: How values are spread.
+        note: Why there are no values.
+        frequent: The most frequent values, with their shares, unless each occurs once.
+    """
+
+    name: str
+    type: str
+    nulls: float
+    distinct: str
+    numbers: Sequence[str]
+    histogram: Histogram | None
+    note: str = ""
+    frequent: Sequence[tuple[str, str]] = ()
+
+
+def lines_of(column: ColumnProfile, most_top: int) -> Iterator[ProfileLine]:
+    """Yield the lines of a column, with so many frequent values."""
+    about = "" if column.are_top_exact else "≈ "
+    frequent = [
+        (_value(one.value), f"{about}{share(one.share)}")
+        for one in column.top[:most_top]
+        if one.count > 1
+    ]
+    numbers = [_value(column.min), "", _value(column.max), ""]
+    spread = column.values
+    yield ProfileLine(
+        column.name,
+        column.type,
+        column.null_share,
+        _distinct(column),
+        numbers if spread is None else _numbers(spread),
+        None if spread is None else spread.histogram,
+        column.note or "",
+        frequent,
+    )
+    for name, below in (("length", column.lengths), ("norm", column.norms)):
+        if below is not None:
+            yield ProfileLine(f"its {name}", "", 0.0, "", _numbers(below), below.histogram)
+
+
 def _distinct(column: ColumnProfile) -> str:
     about = "" if column.is_distinct_exact else "≈ "
     return "" if column.distinct is None else f"{about}{column.distinct:,}"
 
 
-def _rows(column: ColumnProfile) -> Iterator[list[str]]:
-    """Yield the lines of a column."""
-    nulls = share(column.null_share) if column.nulls else ""
-    first = [column.name, column.type, nulls, _distinct(column)]
-    frequent = column.note or _frequent(column)
-    if column.values is not None:
-        yield [*first, *_numbers(column.values), frequent]
-    else:
-        yield [*first, _value(column.min), "", _value(column.max), "", "", frequent]
-    for name, spread in (("length", column.lengths), ("norm", column.norms)):
-        if spread is not None:
-            yield [f"  its {name}", "", "", "", *_numbers(spread), ""]
-
-
 def _numbers(spread: Spread) -> list[str]:
-    median = spread.quantiles.get(0.5)
     about = "" if spread.is_exact else "≈ "
-    values = [_value(spread.min), f"{about}{_value(median)}", _value(spread.max)]
-    bars = "" if spread.histogram is None else spread.histogram.bars
-    return [*values, _mean(spread.mean), bars]
+    median = _value(spread.quantiles.get(0.5))
+    return [_value(spread.min), f"{about}{median}", _value(spread.max), _mean(spread.mean)]
 
 
 def _mean(value: Any) -> str:
@@ -106,10 +148,3 @@ def _mean(value: Any) -> str:
 
 def _value(value: Any) -> str:
     return "" if value is None else shortened(cell(value), _MAX_CHARACTERS)
-
-
-def _frequent(column: ColumnProfile) -> str:
-    """Return the most frequent values with their shares, unless each occurs once."""
-    about = "" if column.are_top_exact else "≈ "
-    top = [one for one in column.top[:_MAX_TOP] if one.count > 1]
-    return ", ".join(f"{_value(one.value)} {about}{share(one.share)}" for one in top)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lancefs.table.fragments import sum_known
 from lancefs.table.history import Commit, read_history
 from lancefs.table.indices import Index, read_indices, segments_by_name, uncovered_rows
 from lancefs.table.tags_and_branches import list_branches
@@ -22,27 +21,6 @@ MAX_VERSIONS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class IndexFacts:
-    """Index of a table, its segments combined.
-
-    Attributes:
-        name: Name of the index.
-        kind: Kind of the index, such as `BTree`.
-        columns: Indexed columns.
-        rows: Rows of the table.
-        uncovered: Rows that are not indexed; None if not known.
-        bytes: Bytes of the files; None if the size of a file is not known.
-    """
-
-    name: str
-    kind: str
-    columns: tuple[str, ...]
-    rows: int | None
-    uncovered: int | None
-    bytes: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class Facts:
     """Contents of a report about one version.
 
@@ -53,7 +31,8 @@ class Facts:
         versions: Number of versions of the branch up to the version.
         branches: Names of the branches.
         usage: Bytes by column.
-        indices: Indices, without system indices.
+        indices: Segments of the indices by their names, without system indices.
+        uncovered: Rows that an index lacks, by its name; None if not known.
         schema: One row for each field, as in `lancefs schema`.
         profile: What the values of the columns are like; None where the rows were not read.
     """
@@ -64,7 +43,8 @@ class Facts:
     versions: int
     branches: Sequence[str]
     usage: Usage
-    indices: Sequence[IndexFacts]
+    indices: Mapping[str, Sequence[Index]]
+    uncovered: Mapping[str, int | None]
     schema: Sequence[dict[str, Any]]
     profile: TableProfile | None
 
@@ -103,22 +83,8 @@ def gather(target: Target, profile: TableProfile | None = None) -> Facts:
         versions=len(versions) - newer,
         branches=sorted(list_branches(where.root)),
         usage=measure_bytes(target),
-        indices=_index_facts(indices, manifest),
+        indices=segments_by_name(indices),
+        uncovered=uncovered_rows(indices, manifest),
         schema=list(field_rows(manifest.fields)),
         profile=profile,
     )
-
-
-def _index_facts(indices: Sequence[Index], manifest: Manifest) -> list[IndexFacts]:
-    segments = segments_by_name(indices)
-    return [
-        IndexFacts(
-            name=name,
-            kind=segments[name][0].type or "not known",
-            columns=segments[name][0].columns,
-            rows=manifest.num_rows,
-            uncovered=rows,
-            bytes=sum_known(segment.size for segment in segments[name]),
-        )
-        for name, rows in uncovered_rows(indices, manifest).items()
-    ]

@@ -99,12 +99,12 @@ def _tombstones(facts: Facts) -> Iterator[Finding]:
 
 
 def _coverage(facts: Facts) -> Iterator[Finding]:
-    for index in facts.indices:
-        if index.uncovered and index.rows:
+    for name, uncovered in facts.uncovered.items():
+        if uncovered and facts.rows:
             yield Finding(
-                "warning" if index.uncovered / index.rows > _DELETED_SHARE else "hint",
-                f"The index {index.name} lacks {plural(index.uncovered, 'row')}",
-                f"That is {share(index.uncovered / index.rows)} of the table, which searches scan "
+                "warning" if uncovered / facts.rows > _DELETED_SHARE else "hint",
+                f"The index {name} lacks {plural(uncovered, 'row')}",
+                f"That is {share(uncovered / facts.rows)} of the table, which searches scan "
                 "in full. Optimising the indices adds them.",
             )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from lancefs.cli.render.text import count, moment, plural, share, size, words
 from lancefs.cli.report import charts
@@ -12,6 +11,8 @@ from lancefs.cli.report.findings import Finding, find
 from lancefs.cli.report.markup import document, folded, meter, table
 from lancefs.cli.report.values import describe_values
 from lancefs.printable import as_html
+from lancefs.table.fragments import sum_known
+from lancefs.table.history import Commit
 
 _MAX_VERSIONS = 30
 _MAX_FRAGMENTS = 30
@@ -32,7 +33,7 @@ def report_body(facts: Facts) -> str:
         _section("storage", "Storage", _storage(facts)),
         _section("schema", "Columns", _schema(facts)),
         _section("values", "Values", describe_values(facts.profile)) if facts.profile else "",
-        _section("indices", "Indices", _indices(facts)) if facts.indices else "",
+        _section("indices", "Indices", _indices(facts)) if facts.uncovered else "",
     )
     return "".join(parts)
 
@@ -106,19 +107,7 @@ def _background(left: str, right: str | None = None) -> str:
 
 def _versions(facts: Facts) -> str:
     shown = list(facts.commits)[::-1][:_MAX_VERSIONS]
-    rows = [
-        [
-            str(commit.version),
-            as_html(moment(commit.timestamp)),
-            count(commit.rows),
-            _signed("+", commit.rows_added, "good"),
-            _signed("−", commit.rows_deleted, "bad"),
-            as_html(commit.summary or commit.note or "–")
-            + "".join(f' <span class="tag">{as_html(tag)}</span>' for tag in commit.tags)
-            + "".join(f"<br><small>{as_html(change)}</small>" for change in commit.schema_changes),
-        ]
-        for commit in shown
-    ]
+    rows = list(map(version_cells, shown))
     titles = ("version", "committed (UTC)", "rows", "added", "deleted", "operation")
     every = table(titles, rows, (0, 2, 3, 4))
     summary = (
@@ -141,8 +130,23 @@ def _versions(facts: Facts) -> str:
     return chart + more + folded(summary, every, is_open=len(rows) <= 12)
 
 
+def version_cells(commit: Commit) -> list[str]:
+    """Return the cells of a version: number, time, rows, added, deleted, and what was done."""
+    below = (*commit.schema_changes, *([commit.note] if commit.note else []))
+    return [
+        str(commit.version),
+        as_html(moment(commit.timestamp)),
+        count(commit.rows),
+        _signed("+", commit.rows_added, "good"),
+        _signed("−", commit.rows_deleted, "bad"),
+        as_html(commit.summary or "–")
+        + "".join(f' <span class="tag">{as_html(tag)}</span>' for tag in commit.tags)
+        + "".join(f"<br><small>{as_html(line)}</small>" for line in below),
+    ]
+
+
 def _signed(sign: str, number: int | None, style: str) -> str:
-    return f'<span class="{style}">{f"{sign}{number:,}" if number else ""}</span>'
+    return f'<span class="{style}">{sign}{number:,}</span>' if number else ""
 
 
 def _fragments(facts: Facts) -> str:
@@ -267,19 +271,18 @@ def _is_about(change: str, column: str) -> bool:
 
 
 def _indices(facts: Facts) -> str:
-    rows: list[Sequence[Any]] = []
-    for index in facts.indices:
-        covered = None
-        if index.uncovered is not None and index.rows:
-            covered = 1 - index.uncovered / index.rows
+    rows = []
+    for name, uncovered in facts.uncovered.items():
+        first, *_ = segments = facts.indices[name]
+        covered = 1 - uncovered / facts.rows if uncovered is not None and facts.rows else None
         rows.append(
             [
-                as_html(index.name),
-                as_html(index.kind),
-                as_html(words(index.columns)),
+                as_html(name),
+                as_html(first.type or "not known"),
+                as_html(words(first.columns)),
                 "–" if covered is None else f"{share(covered)} {meter(covered, good=True)}",
-                count(index.uncovered),
-                size(index.bytes),
+                count(uncovered),
+                size(sum_known(segment.size for segment in segments)),
             ]
         )
     titles = ("index", "kind", "columns", "coverage", "rows not covered", "bytes")
