@@ -15,56 +15,16 @@ class ReadOnlyFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec ha
     Subclasses must refuse write modes in `_open`, for instance with `refuse`.
     """
 
-    def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
-        """Raise `OSError(EROFS)`."""
-        refuse(path)
+    def _refuse(self, *paths: Any, **named: Any) -> NoReturn:
+        """Raise `OSError(EROFS)` about the first path."""
+        refuse([*paths, *named.values()][0])
 
-    def makedirs(self, path: str, exist_ok: bool = False) -> None:
-        """Raise `OSError(EROFS)`."""
-        refuse(path)
+    def _refuse_target(self, *paths: Any, **named: Any) -> NoReturn:
+        """Raise `OSError(EROFS)` about the path that would be written, the second one."""
+        refuse([*paths, *named.values()][1])
 
-    def rmdir(self, path: str) -> None:
-        """Raise `OSError(EROFS)`."""
-        refuse(path)
-
-    def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
-        """Raise `OSError(EROFS)`."""
-        refuse(path)
-
-    def rm_file(self, path: str) -> None:
-        """Raise `OSError(EROFS)`."""
-        refuse(path)
-
-    def _rm(self, path: str) -> None:
-        refuse(path)
-
-    def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
-        """Raise `OSError(EROFS)`."""
-        refuse(path2)
-
-    def copy(self, path1: Any, path2: Any, *args: Any, **kwargs: Any) -> None:
-        """Raise `OSError(EROFS)`."""
-        refuse(path2)
-
-    def mv(self, path1: Any, path2: Any, *args: Any, **kwargs: Any) -> None:
-        """Raise `OSError(EROFS)`."""
-        refuse(path1)
-
-    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
-        """Raise `OSError(EROFS)`."""
-        refuse(path)
-
-    def put(self, lpath: Any, rpath: Any, *args: Any, **kwargs: Any) -> None:
-        """Raise `OSError(EROFS)`."""
-        refuse(rpath)
-
-    def put_file(self, lpath: str, rpath: str, *args: Any, **kwargs: Any) -> None:
-        """Raise `OSError(EROFS)`."""
-        refuse(rpath)
-
-    def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
-        """Raise `OSError(EROFS)`."""
-        refuse(path)
+    mkdir = makedirs = rmdir = rm = rm_file = _rm = mv = pipe_file = touch = _refuse
+    cp_file = copy = put = put_file = _refuse_target
 
 
 def refuse(path: Any) -> NoReturn:

@@ -20,7 +20,7 @@ from lancefs.filesystem import LanceFileSystem
 from lancefs.storage import Bytes
 from lancefs.table import fragment_readers
 from lancefs.table.fragment_reader import FragmentReader
-from lancefs.views.arrow import batch_messages, lazy_file, small_batches
+from lancefs.views.arrow import lazy_file, small_batches
 from lancefs.views.arrow.arrow_layout import Layout
 from lancefs.views.arrow.measures import Measures
 from lancefs.views.file_objects import ViewFile
@@ -277,7 +277,6 @@ def test_messages_that_are_made_together_are_those_made_alone(
         return together(self, batches, counts)
 
     monkeypatch.setattr(Layout, "batch_messages", noted)
-    monkeypatch.setattr(batch_messages, "_ALONE", 2)
     with LanceFileSystem(str(table), skip_instance_cache=True).open(PATH) as file:
         layout = file._view._content().layout
         for number in [4, 1, 7, 0, 8, 8, 3, 2, 6, 5]:

@@ -66,18 +66,6 @@ class Layout:
         )
         return len(self.head) + len(self.tail) + sum(array.nbytes for array in arrays)
 
-    def batch_message(self, batch: int, null_counts: Ints) -> bytes:
-        """Return the message of a batch, which precedes its body.
-
-        Args:
-            batch: Number of the batch.
-            null_counts: Null count of each node, of shape (nodes,).
-        """
-        nodes = np.stack([self.node_lengths[batch], null_counts], 1)
-        buffers = np.stack([self.buffer_offsets[batch, :-1], self.buffer_lengths[batch]], 1)
-        body = int(self.buffer_offsets[batch, -1])
-        return ipc_format.batch_message(int(self.rows[batch]), nodes, buffers, body)
-
     def batch_messages(self, batches: range, null_counts: Ints) -> Bytes:
         """Return the messages of batches that follow each other, of shape (batches, `message`).
 

@@ -62,20 +62,8 @@ def batch_size(nodes: int, buffers: int) -> int:
     return aligned(8 + _MESSAGE.size + _BATCH.size + 12 + 16 * (nodes + buffers))
 
 
-def batch_message(rows: int, nodes: Ints, buffers: Ints, body: int) -> bytes:
-    """Return the message of a record batch.
-
-    Args:
-        rows: Number of rows.
-        nodes: Length and null count of each node, of shape (nodes, 2).
-        buffers: Offset in the body and length in bytes of each buffer, of shape (buffers, 2).
-        body: Length of the body in bytes.
-    """
-    return _frame(_message_table(_RECORD_BATCH, body) + _batch_table(rows, nodes, buffers))
-
-
 def batch_messages(rows: Ints, nodes: Ints, buffers: Ints, bodies: Ints) -> npt.NDArray[np.uint8]:
-    """Return the messages of several record batches, which are equally long.
+    """Return the messages of record batches, at least one, which are equally long.
 
     Args:
         rows: Number of rows of each batch.
@@ -87,7 +75,8 @@ def batch_messages(rows: Ints, nodes: Ints, buffers: Ints, bodies: Ints) -> npt.
     Returns:
         The messages, of shape (batches, length).
     """
-    first = batch_message(int(rows[0]), nodes[0], buffers[0], int(bodies[0]))
+    table = _batch_table(int(rows[0]), nodes[0], buffers[0])
+    first = _frame(_message_table(_RECORD_BATCH, int(bodies[0])) + table)
     messages = np.tile(np.frombuffer(first, np.uint8), (len(rows), 1))
     vectors = 8 + _MESSAGE.size + _BATCH.size
     numbers = (

@@ -177,20 +177,6 @@ class KnownMeasures:
             return True
         return not len(self.unknown([batch], [0] * len(self.shapes)))
 
-    def record(self, batch: int, column: int, measures: Ints) -> None:
-        """Record measures of a column in a batch, for this view and for others.
-
-        Args:
-            batch: Position of the batch.
-            column: Position of the column.
-            measures: The measures, of shape (num_measures,); -1 if unknown.
-
-        Raises:
-            CorruptFile: A measure differs from its known value.
-            OtherLayout: It differs from what a layout cache had.
-        """
-        self.record_all([batch], column, measures[None])
-
     def load_column(self, column: int, measures: Ints) -> None:
         """Take measures of a column in all batches from a layout cache; keep known measures.
 
@@ -244,12 +230,16 @@ class KnownMeasures:
         return self._places[batches]
 
     def record_all(self, batches: Sequence[int], column: int, measures: Ints) -> None:
-        """Record measures of a column in several batches; see `record`.
+        """Record measures of a column in several batches, for this view and for others.
 
         Args:
             batches: Positions of the batches.
             column: Position of the column.
             measures: The measures, of shape (batches, num_measures); -1 if unknown.
+
+        Raises:
+            CorruptFile: A measure differs from its known value.
+            OtherLayout: It differs from what a layout cache had.
         """
         numbers = np.array(batches, np.int64)
         places, name = self.look_up(numbers), self._names[column]

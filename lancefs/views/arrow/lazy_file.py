@@ -23,7 +23,6 @@ from lancefs.storage import Bytes
 from lancefs.storage.budget_cache import BudgetCache
 from lancefs.views.arrow import unified_dictionaries
 from lancefs.views.arrow.arrow_layout import Layout, lay_out
-from lancefs.views.arrow.batch_messages import BatchMessages
 from lancefs.views.arrow.bodies import encode
 from lancefs.views.arrow.known_measures import OtherLayout
 from lancefs.views.arrow.layout_cache import LayoutCache
@@ -44,6 +43,9 @@ _TASK_BYTES = 16 * 1024 * 1024
 _ROUND_BYTES = 64 * 1024 * 1024
 # Largest read-ahead of a remote store: decoded values that wait to be encoded.
 AHEAD_BYTES = 256 * 1024 * 1024
+# Bytes of the messages of a block of batches, which are encoded at once; and cached blocks,
+# since threads of a reader ask for messages that lie apart.
+_BLOCK_BYTES, _BLOCKS = 64 * 1024, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ class LazyFile(View):
         self._bodies: dict[tuple[int, int], Bytes] = {}
         # The bytes of small batches that are read one after the other, and where they begin.
         self._ahead: tuple[int, pa.Buffer] | None = None
-        self._messages: BatchMessages | None = None
+        self._messages: dict[int, Bytes] = {}  # of blocks of batches
         self._bounds: tuple[int, list[int]] = (-1, [])  # of the columns of the last batch
 
     @property
@@ -147,7 +149,7 @@ class LazyFile(View):
         _CONTENTS.discard(lambda key: key == self.key)
         self._known_content = None
         self._arrays, self._bodies, self._ahead = {}, {}, None
-        self._messages, self._bounds = None, (-1, [])
+        self._messages, self._bounds = {}, (-1, [])
         size = self._content().layout.size
         note_size(self.key, size)
         if self._has_given_bytes or size != wrong_size:
@@ -242,19 +244,39 @@ class LazyFile(View):
             self._read_whole(batch)
         if not measures.is_known(batch):
             # A reader of all messages needs the null counts of all batches. Any other reader needs
-            # those of this batch; on a remote store, of those that will be read ahead with it.
+            # those of this batch, and of those that will be read ahead with it.
             includes_values = output.end > body
             is_listing = self._pattern.is_reading_messages and not includes_values
             count = len(layout.rows) if is_listing else 1
             if measures.batches[batch].is_remote:
                 count = max(count, self._pattern.run)
+            elif batch == self._pattern.next_batch and not self._pattern.is_reading_all:
+                count = max(count, len(measures.small_group(batch)))
             measures.require_all(range(batch, min(batch + count, len(layout.rows))))
             if self._cache is not None and measures.is_complete:
                 self._cache.save(self.key[2], measures, self._content().dictionaries)
         self._pattern.is_reading_messages = True
-        if self._messages is None:
-            self._messages = BatchMessages(layout, measures)
-        output.write(start, self._messages.message(batch))
+        output.write(start, self._message(batch))
+
+    def _message(self, batch: int) -> Bytes:
+        """Return the message of a batch, whose null counts are known; encode those beside it, too.
+
+        Many messages take hardly longer than one.
+        """
+        layout, measures = self._content().layout, self._content().measures
+        together = max(1, _BLOCK_BYTES // layout.message)
+        block, place = divmod(batch, together)
+        if block not in self._messages:
+            batches = range(block * together, min((block + 1) * together, len(layout.rows)))
+            counts = measures.null_counts(batches)
+            if (counts < 0).any():
+                alone: Bytes = layout.batch_messages(range(batch, batch + 1), counts[[place]])[0]
+                return alone
+            if len(self._messages) == _BLOCKS:
+                self._messages = {}
+            self._messages[block] = layout.batch_messages(batches, counts)
+        message: Bytes = self._messages[block][place]
+        return message
 
     def _bounds_of(self, batch: int) -> list[int]:
         """Return where the columns of a batch begin in the file; see `Layout.column_bounds`."""

@@ -147,7 +147,7 @@ class Measures(KnownMeasures):
             # Cached values may come from another view, so that this one has no measures of them.
             if column in new or np.any(self.columns[column][batch] < 0):
                 assert array is not None
-                self._measure(batch, column, array)
+                self._measure_all([batch], column, array)
                 if cache:
                     _ARRAYS.put(self._array_key(column, batch), array, array_bytes(array))
         return [[arrays[batch, column] for column in columns] for batch in batches]
@@ -319,10 +319,6 @@ class Measures(KnownMeasures):
         files = [file for batch in batches for file in batch.fragment.fragment.files]
         return all(file.size is not None and file.size <= SMALL_FILE for file in files)
 
-    def _measure(self, batch: int, column: int, array: pa.Array) -> None:
-        """Record the measures of a column in a batch, given its values or its outline."""
-        self.record(batch, column, measure(list(walk(array, hidden=True)), self.shapes[column]))
-
     def _measure_all(self, batches: Sequence[int], column: int, array: pa.Array) -> None:
         """Record the measures of a column in several batches, given all of its values or outline.
 
@@ -387,8 +383,8 @@ class Measures(KnownMeasures):
         rows = [(0, fragment.physical_rows)]
         are_valid = all_valid(fragment, [self.fields[column] for column in fixed_width], rows)
         for column, is_valid in zip(fixed_width, are_valid, strict=True):
-            for batch in batches if is_valid else ():
-                self._record_zeros(batch, column)
+            if is_valid:
+                self._record_zeros(batches, column)
 
     def _record_null_free(self, batch: int, lacks: Mask) -> None:
         """Record columns without nulls, strings and lists in a batch.
@@ -402,11 +398,12 @@ class Measures(KnownMeasures):
         are_valid = self.batches[batch].known_valid([self.fields[column] for column in fixed_width])
         for column, is_valid in zip(fixed_width, are_valid, strict=True):
             if is_valid:
-                self._record_zeros(batch, column)
+                self._record_zeros([batch], column)
                 lacks[column] = False
 
-    def _record_zeros(self, batch: int, column: int) -> None:
-        self.record(batch, column, np.zeros(self.shapes[column].num_measures, np.int64))
+    def _record_zeros(self, batches: Sequence[int], column: int) -> None:
+        zeros = np.zeros((len(batches), self.shapes[column].num_measures), np.int64)
+        self.record_all(batches, column, zeros)
 
     def _outline(self, batch: int, column: int) -> Field | None:
         """Return the outline of a column to measure; None to measure its values.
