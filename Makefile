@@ -93,10 +93,12 @@ test-duckdb: $(DUCKDBS:=/.installed) build/tpch/queries.json ## Run the tests of
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[delta,spark]' 'pyspark[connect]'
 	@touch $@
 
-# In CI, tests that skip for want of a Java would be tests that nobody runs.
+# In CI, tests that skip for want of a Java would be tests that nobody runs. They wait for processes
+# that start more than they compute; each file has a session of its own, and stays in one worker.
+OF_SPARK := -n $(WORKERS) --dist=loadfile -m slow --timeout=900
 .PHONY: test-spark
 test-spark: .venv/.spark ## Run the tests of Spark, which need a JDK 17
-	$(if $(filter true,$(CI)),LANCEFS_SPARK=required) $(BIN)/pytest -m slow tests/spark tests/test_docs.py --timeout=900 $(PYTEST_ARGS)
+	$(if $(filter true,$(CI)),LANCEFS_SPARK=required) $(BIN)/pytest $(OF_SPARK) tests/spark tests/test_docs.py $(PYTEST_ARGS)
 
 # Older PySparks, in the same way as older DuckDBs.
 PYSPARKS := .venv-spark41 .venv-spark42
@@ -115,7 +117,7 @@ $(PYSPARKS:=/.installed): .venv/.spark Makefile
 test-spark-older: $(PYSPARKS:=/.installed) ## Run the tests of Spark on older PySparks
 	@set -e; for venv in $(PYSPARKS); do \
 	  $$venv/bin/python -c 'import pyspark; print("PySpark", pyspark.__version__)'; \
-	  $$venv/bin/python -m pytest -m slow tests/spark --timeout=900 $(PYTEST_ARGS); \
+	  $$venv/bin/python -m pytest $(OF_SPARK) tests/spark $(PYTEST_ARGS); \
 	done
 
 # The kernels once more without the library; the tables of the corpus go through all of them.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import re
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -37,6 +38,13 @@ def expected_rows(ref: CorpusRef) -> pa.Table:
     path = ref.expected()
     assert path is not None
     return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+
+
+@cache
+def of_each_schema() -> frozenset[str]:
+    """A table of each schema in each version of data files."""
+    found = {(ref.case.info["file_version"], str(expected_rows(ref).schema)): ref for ref in LAST}
+    return frozenset(map(str, found.values()))
 
 
 def refused(schema: pa.Schema) -> list[str]:
@@ -138,11 +146,13 @@ def test_spark_reads_what_is_expected(spark: Any, ref: CorpusRef) -> None:
         reader = reader.option("columns", "[" + ",".join(f'"{name}"' for name in names) + "]")
     if not expected.column_names:
         return
-    check(in_order(reader.load(path)), expected)
-    names = expected.column_names
-    by_helper = lancefs.spark.read(spark, path, columns=names, nanoseconds="long", **given)
-    assert by_helper.schema == reader.load(path).schema
-    check(in_order(by_helper), expected)
+    frame = reader.load(path)
+    check(in_order(frame), expected)
+    if str(ref) in of_each_schema():  # the other way to read it converts alike
+        names = expected.column_names
+        by_helper = lancefs.spark.read(spark, path, columns=names, nanoseconds="long", **given)
+        assert by_helper.schema == frame.schema
+        check(in_order(by_helper), expected)
 
 
 def in_order(frame: Any) -> pa.Table:
