@@ -49,16 +49,16 @@ EACH_ROAD = [
 ]
 
 
-def _first_of(roads: list[str]) -> pytest.MarkDecorator:
-    first, *others = roads
-    slow = [pytest.param(road, marks=pytest.mark.slow) for road in others]
-    return pytest.mark.parametrize("con", [first, *slow], indirect=True)
+def _first_of(road: str) -> pytest.MarkDecorator:
+    slow = [pytest.param(other, marks=pytest.mark.slow) for other in INTERFACES[1:]]
+    return pytest.mark.parametrize("con", [road, *slow], indirect=True)
 
 
 # For statements by the dozen, which do not need each road: with DuckDB 2.0, `connect` gets the rows
-# as `install` does. Queries leave nothing behind, and share a database.
-EACH_DATABASE = _first_of(ROADS)
-EACH_INTERFACE = _first_of(["shared", *ROADS[1:]] if HAS_EXTENSIONS else ROADS)
+# as `install` does, and hands statements over as `wrap` does. Queries leave nothing behind, and
+# share a database.
+EACH_DATABASE = _first_of(ROADS[0])
+EACH_INTERFACE = _first_of("shared" if HAS_EXTENSIONS else ROADS[0])
 
 
 def connect(road: str, *args: Any, **kwargs: Any) -> Any:
