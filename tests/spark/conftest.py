@@ -16,8 +16,8 @@ if MISSING and os.environ.get("LANCEFS_SPARK") == "required":
     raise pytest.UsageError(f"the Spark tests must run here, but {MISSING}")
 # Workers run the Python that runs the tests.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-# The dozens of Javas that tests start end before code of the second compiler pays off, and before it
-# pays to verify Spark's own classes: both took half of their processor time.
+# The dozens of Javas that tests start end before code of the second compiler pays off, and need not
+# verify Spark's own classes: the two took half of their processor time.
 os.environ.setdefault(
     "JDK_JAVA_OPTIONS",
     "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",

@@ -134,32 +134,21 @@ def _names(folder: Path) -> dict[str, str]:
 
 
 @needs_install
+@pytest.mark.parametrize("kept", [0, 2 * ROWS], ids=["scanned", "kept in memory"])
 @pytest.mark.parametrize(("query", "keys"), JOINS)
 def test_joins_find_what_duckdbs_own_tables_hold(
-    native: Any, folder: Path, told: list[str], query: str, keys: int
-) -> None:
-    con, text = connect("shared"), query.format(**_names(folder))
-    expected = _rows(native, query.format(**{name: name for name in TABLES}))
-    for _ in range(3):
-        told.clear()
-        assert _rows(con, text) == expected
-    assert len(told) == keys
-
-
-@needs_install
-@pytest.mark.parametrize(("query", "keys"), JOINS)
-def test_joins_of_tables_that_are_kept_in_memory(
     native: Any,
     folder: Path,
     told: list[str],
     monkeypatch: pytest.MonkeyPatch,
     query: str,
     keys: int,
+    kept: int,
 ) -> None:
-    monkeypatch.setattr(kept_rows, "MAX_ROWS", 2 * ROWS)
+    monkeypatch.setattr(kept_rows, "MAX_ROWS", kept)
     con, text = connect("shared"), query.format(**_names(folder))
     expected = _rows(native, query.format(**{name: name for name in TABLES}))
-    for _ in range(5):
+    for _ in range(5 if kept else 3):
         told.clear()
         assert _rows(con, text) == expected
     assert len(told) == keys
