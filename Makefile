@@ -163,7 +163,7 @@ $(SANITIZED): $(wildcard $(KERNELS)/*.c $(KERNELS)/*.h) | .venv/.installed
 
 .PHONY: sanitize
 sanitize: $(SANITIZED) ## Run the tests of the kernels under the address and UB sanitizers
-	$(THOROUGH) $(WATCHED) $(BIN)/python -m pytest -p no:cacheprovider tests/datafile/kernels $(PYTEST_ARGS)
+	$(THOROUGH) $(WATCHED) $(BIN)/python -m pytest -p no:cacheprovider $(SHARED) tests/datafile/kernels $(PYTEST_ARGS)
 
 FUZZ_SECONDS ?= 60
 .PHONY: fuzz

@@ -46,3 +46,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with spark_support.session("local[2]", tmp_path_factory.mktemp("spark")) as found:
         lancefs.spark.register(found)
         yield found
+
+
+@pytest.fixture(scope="session")
+def table(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The table of four versions that `make_versions` describes, for tests that only read."""
+    return spark_support.make_versions(tmp_path_factory.mktemp("versions") / "t.lance")

@@ -9,7 +9,7 @@ import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from spark_support import append, expected_ids, ids, load, make_table, make_versions
+from spark_support import append, expected_ids, ids, load, make_table
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'lancefs[spark]'")
 
@@ -17,12 +17,6 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'la
 import lancefs
 import lancefs.spark
 from lancefs.spark.data_source import LanceDataSource
-
-
-@pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The table of four versions that `make_versions` describes."""
-    return make_versions(tmp_path_factory.mktemp("batch") / "t.lance")
 
 
 def test_the_newest_version_is_read_as_lancefs_reads_it(spark: Any, table: str) -> None:

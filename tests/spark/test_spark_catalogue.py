@@ -9,19 +9,13 @@ import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from spark_support import append, expected_ids, ids, make_table, make_versions
+from spark_support import append, expected_ids, ids, make_table
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'lancefs[spark]'")
 
 
 import lancefs
 import lancefs.spark
-
-
-@pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The table of four versions that `make_versions` describes."""
-    return make_versions(tmp_path_factory.mktemp("batch") / "t.lance")
 
 
 def test_sql_over_a_table_of_the_catalogue(spark: Any, table: str) -> None:

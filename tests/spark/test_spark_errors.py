@@ -11,7 +11,7 @@ import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from spark_support import append, load, make_table, make_versions
+from spark_support import append, load, make_table
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'lancefs[spark]'")
 
@@ -21,12 +21,6 @@ import lancefs
 import lancefs.spark
 from lancefs.errors import ColumnNotFound, InvalidFilter, NotALanceTable, ReadFailed, RefNotFound
 from lancefs.spark.data_source import LanceDataSource
-
-
-@pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The table of four versions that `make_versions` describes."""
-    return make_versions(tmp_path_factory.mktemp("batch") / "t.lance")
 
 
 @pytest.mark.parametrize(

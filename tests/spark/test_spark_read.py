@@ -13,7 +13,7 @@ import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from spark_support import expected_ids, ids, load, make_table, make_versions
+from spark_support import expected_ids, ids, load, make_table
 
 pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'lancefs[spark]'")
 
@@ -23,12 +23,6 @@ import lancefs.spark
 from lancefs.spark.data_source import LanceDataSource
 from lancefs.spark.reading_frame import make_reading, pack
 from lancefs.spark.shipping import batches_of
-
-
-@pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The table of four versions that `make_versions` describes."""
-    return make_versions(tmp_path_factory.mktemp("batch") / "t.lance")
 
 
 def test_the_helper_reads_only_what_is_asked_for(spark: Any, table: str) -> None:
