@@ -87,6 +87,16 @@ def test_what_lists_get_wrong_is_said(tmp_path: Path) -> None:
         read_lists([1, 1 << 63], 3)
 
 
+@pytest.mark.parametrize("rows", [[(0, 2)], [(1, 2)], [(0, 1), (2, 3)]])
+def test_nulls_end_within_the_text_of_a_page(tmp_path: Path, rows: list[tuple[int, int]]) -> None:
+    """No byte is read of a null: an end that is not one would be found by whom reads the others."""
+    ends = bytes_of([1 << 50] * 2 + [(1 << 50) + 1])
+    page = PageOf(3, binary(9), [ends, b"somebody"])
+    container = write_file(tmp_path / "t.lance", [ColumnOf([page])])
+    with pytest.raises(CorruptFile, match=r"strings or lists of \d+ items in all, expected 8"):
+        read(container, Field(0, "c", "string"), rows)
+
+
 def test_the_format_before_2_0_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "t.lance"
     write_file(path, [ColumnOf([PageOf(1, no_nulls(flat(8)), [b"\1"])])])

@@ -15,6 +15,7 @@ import numpy as np
 from lancefs.datafile.blocks import Array, Ints, Mask, RowRange, offsets_of
 from lancefs.datafile.kernels import decode_ends
 from lancefs.datafile.row_ranges import RowRanges, between, bounds_of, connected, filled
+from lancefs.errors import CorruptFile
 
 MAX_ADJUSTMENT = (1 << 63) - 1  # no row ends beyond it
 
@@ -58,10 +59,11 @@ def decode_extents(ends: Ints, ranges: Sequence[RowRange], adjustment: int) -> E
         adjustment: Number that is added to the end of a null row.
 
     Raises:
-        CorruptFile: The ends do not ascend.
+        CorruptFile: The ends do not ascend, or are beyond all items.
     """
     added = min(adjustment, MAX_ADJUSTMENT)
     offsets, valid, bytes_ = decode_ends(ends, ranges[0][0] > 0, added)
+    _check_last(bytes_[1], adjustment)
     if len(ranges) == 1:
         return Extents(offsets, valid, filled([bytes_]))
     bounds = offsets.astype(np.int64) + bytes_[0]
@@ -71,6 +73,14 @@ def decode_extents(ends: Ints, ranges: Sequence[RowRange], adjustment: int) -> E
     if valid is not None and valid.all():  # the only null was a previous row
         valid = None
     return Extents(offsets, valid, items)
+
+
+def _check_last(end: int, adjustment: int) -> None:
+    """Check that rows end before what is added for nulls: nobody looks for bytes of these."""
+    if end >= adjustment:
+        raise CorruptFile(
+            f"strings or lists of {end} items in all, expected {adjustment - 1} at most"
+        )
 
 
 def _split_bounds(bounds: Ints, ranges: Sequence[RowRange]) -> tuple[RowRanges, Mask]:
