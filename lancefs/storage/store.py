@@ -139,7 +139,13 @@ class Store:
         """Return the URL of a path below the directory; for a local file its absolute path."""
         if self._fs is None or self.is_local:
             return self.full(path)
-        return str(self._fs.unstrip_protocol(self.full(path)))
+        url = str(self._fs.unstrip_protocol(self.full(path)))
+        protocol, slashes, rest = url.partition(":///")
+        host = getattr(self._fs, "host", None) if slashes else None  # which fsspec leaves out
+        if not host:
+            return url
+        port = getattr(self._fs, "port", None)
+        return f"{protocol}://{host}{f':{port}' if port else ''}/{rest}"
 
     def full(self, path: str) -> str:
         """Return the path of a file below the directory, in the spelling of `fs`."""

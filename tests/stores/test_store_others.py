@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import fsspec
 import lance
@@ -29,6 +29,7 @@ from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 from store_doubles import SlowFileSystem
 from store_servers import WebServer, web_server
+from support import ORDERS
 
 import lancefs
 from lancefs.errors import (
@@ -389,3 +390,25 @@ def test_all_fragments_are_asked_at_once_where_all_rows_are_wanted(
     dataset = LanceDataset(OpenVersion(resolve(Store(MeetingFileSystem(4), path))))
     rows = getattr(dataset, read)(filter="a >= 0")
     assert (rows if read == "count_rows" else rows.num_rows) == 200_000
+
+
+def test_a_table_on_a_host_is_named_with_the_host(tmp_path: Path) -> None:
+    class OnHost(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
+        """As those of FTP, SFTP and SMB: paths without the host, which is an attribute."""
+
+        protocol = ("onhost",)
+        host, port = "files.example", 2121
+        store: ClassVar[dict[str, Any]] = {}
+        pseudo_dirs: ClassVar[list[str]] = [""]
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            return "/" + path.removeprefix("onhost://files.example:2121").strip("/")
+
+    fs = OnHost()
+    fs.put(ORDERS, "/orders.lance", recursive=True)
+    assert lancefs.open("/orders.lance", filesystem=fs).uri == (
+        "onhost://files.example:2121/orders.lance"
+    )
+    with pytest.raises(NotALanceTable, match=r"files\.example:2121/order\.lance: there"):
+        lancefs.open("/order.lance", filesystem=fs)
