@@ -19,6 +19,7 @@ from duckdb_adapter.identifiers import quoted
 from duckdb_adapter.lake_names import LakeTable, parse_lake_name
 from duckdb_adapter.queries.all_rows import needs_all_rows
 from duckdb_adapter.queries.computed_values import computed_values
+from duckdb_adapter.queries.extreme_tests import INTERVAL_FUNCTIONS
 from duckdb_adapter.queries.guessed_views import guessed_view
 from duckdb_adapter.queries.outside_tables import key_sources
 from duckdb_adapter.queries.table_uses import StatementTable, TableUses, table_uses
@@ -116,11 +117,14 @@ class ResolvedName(NamedTuple):
             return None
         table = StatementTable(self.name, view.name, view)
         uses = table_uses(text, table, rows.dataset.schema, None)
-        told = context.use.view = ToldView(view, self.name, functions.scan_call(self.name))
         found = restrict_view(rows, uses, context)
         if found is None:
             return None
-        told.require_builtins(found.required_builtins)
+        builtins = found.required_builtins
+        if found.required_intervals:
+            builtins |= INTERVAL_FUNCTIONS
+        told = ToldView(view, self.name, functions.scan_call(self.name), builtins)
+        context.use.view = told
         return self._replace(rows=found, statement=text, view=told)
 
     def _told_values(self) -> tuple[ToldKeys | ToldBound, ...]:

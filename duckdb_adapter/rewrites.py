@@ -48,12 +48,14 @@ class BoundTable(NamedTuple):
         uses: The analyses of the statement.
         context: What DuckDB reports about the statement.
         is_view: Whether a view reads the table, which needs all columns with their own types.
+        is_guessed: Whether that view may be another one than all of the table.
     """
 
     rows: Rows
     uses: TableUses
     context: BindContext
     is_view: bool
+    is_guessed: bool = False
 
     @property
     def is_first(self) -> bool:
@@ -140,7 +142,7 @@ def restrict_view(rows: Rows, uses: TableUses, context: BindContext) -> Rows | N
     """
     if kept_rows(rows) is not None:
         return None
-    table = BoundTable(rows, uses, context, is_view=True)
+    table = BoundTable(rows, uses, context, is_view=True, is_guessed=True)
     skipping = _limited if uses.limited_range and uses.limited_range.skipped else _sample
     found = _first_applied((_top_n, skipping, _deferred, _extreme_filters, _unpushed), table)
     return found if isinstance(found, Rows) else None
@@ -183,7 +185,7 @@ def _top_n(table: BoundTable) -> Replacement | None:
     top_n = table.uses.top_n
     if top_n is None:
         return None
-    is_counted = bool(top_n.calls) or table.context.use.view is not None
+    is_counted = bool(top_n.calls) or table.is_guessed
     settings, use = table.context.settings, table.context.use if is_counted else None
     wanted = top_n.with_default(settings.descends)
     return TopNRows(table.rows.dataset, wanted, use, table.context.settings.compares_bytes())
@@ -257,8 +259,9 @@ def _extreme_filters(table: BoundTable) -> Rows | None:
 def _deferred(table: BoundTable) -> Rows | None:
     """Return the rows that pass WHERE, of which DuckDB computes a part, where these are few."""
     uses, is_told = table.uses, table.context.settings.calls_back and table.is_first
-    is_lake = table.is_view and table.context.use.view is None
-    if is_lake or not (is_told and has_many_rows(table.rows.dataset.opened)):
+    if (table.is_view and not table.is_guessed) or not (
+        is_told and has_many_rows(table.rows.dataset.opened)
+    ):
         return None
     filter = None if uses.unpushed_conditions else uses.computed_filter
     return None if filter is None else computed_rows(table.rows, filter, table.context.use)

@@ -24,26 +24,22 @@ class ToldView(ToldValues):
         view: The view.
         name: The table that it is guessed to be all of, as it stands in a statement.
         call: The arguments of `lance_scan`, if the name stands for a call of it.
+        builtins: Functions that have to be DuckDB's own.
 
     Attributes:
-        is_whole_table: Whether it is all of the table; False as long as it is not known.
+        is_whole_table: Whether it is all of the table, and the functions are DuckDB's own; False
+            as long as that is not known.
     """
 
-    def __init__(self, view: GuessedView, name: str, call: ScanCall | None) -> None:
+    def __init__(
+        self, view: GuessedView, name: str, call: ScanCall | None, builtins: Collection[str]
+    ) -> None:
         super().__init__()
         self.is_whole_table = False
         self._view = view
         self._name = name
         self._call = call
-        self._builtins = list[str]()
-
-    def require_builtins(self, functions: Collection[str]) -> None:
-        """Have the view count as all of the table only if some functions are DuckDB's own.
-
-        Args:
-            functions: Their names.
-        """
-        self._builtins = sorted(functions)
+        self._builtins = sorted(builtins)
 
     def told(self) -> str:
         """Return the condition that tells it; see `condition`.
@@ -55,7 +51,8 @@ class ToldView(ToldValues):
         is_sole = f"NOT EXISTS (FROM {_named('table', name)})"
         if self._builtins:  # which takes DuckDB as long as to read a million numbers
             functions = f"({', '.join(map(literal, self._builtins))})"
-            macros = f"system.main.duckdb_functions() WHERE function_name IN {functions}"
+            is_one = f"system.main.lower(function_name) IN {functions}"
+            macros = f"system.main.duckdb_functions() WHERE {is_one}"
             is_sole += f" AND NOT EXISTS (FROM {macros} AND function_type LIKE '%macro%')"
         listed = "CAST(system.main.to_json(system.main.list(sql)) AS VARCHAR)"
         views = f"CASE WHEN {is_sole} AND system.main.bool_and({_IS_HERE}) THEN {listed} END"

@@ -46,6 +46,7 @@ _EXTREMES = ("min", "max")
 _UNITS = {
     f"to_{unit}s": unit for unit in ("year", "month", "week", "day", "hour", "minute", "second")
 }
+INTERVAL_FUNCTIONS = frozenset(_UNITS)
 _INTERVAL = re.compile(r"\s*(\d{1,6})\s+([a-z]+?)s?\s*", re.IGNORECASE)
 _AMOUNT, _NUMBER = re.compile(r"\d{1,6}"), re.compile(r"-?\d{1,18}")
 # What the parser makes of `INTERVAL 7 DAY` beside them.

@@ -41,6 +41,7 @@ STATEMENTS = [
     "SELECT n, code FROM {v} WHERE code LIKE '%07'",
     "SELECT n, code FROM {v} WHERE n > (SELECT max(n) FROM {v}) - 10",
     "SELECT n, code FROM {v} WHERE day = (SELECT max(day) FROM {v})",
+    "SELECT n, code FROM {v} WHERE day > (SELECT max(day) FROM {v}) - to_days(2)",
     "WITH f AS (FROM {v}) SELECT n, code FROM f ORDER BY n DESC, price LIMIT 3",
     "SELECT count(*), sum(n) FROM (SELECT * FROM {v} ORDER BY n DESC, price LIMIT 9)",
     "SELECT count(*), sum(n) FROM {v} a JOIN {v} b USING (n) WHERE lower(a.code) = 'c007'",
@@ -48,7 +49,7 @@ STATEMENTS = [
     "SELECT count(*) FROM {v} USING SAMPLE 20",
 ]
 # Those of which rows are left out, if the view is all of a table.
-NARROWED = STATEMENTS[:11]
+NARROWED = STATEMENTS[:12]
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +157,7 @@ def test_names_that_mean_something_else(table: Path, statement: str) -> None:
         "CREATE MACRO s.lower(x) AS 'c007'",
         "CREATE MACRO s.max(x) AS system.main.min(x) + 20",
         "CREATE MACRO s.hash(x) AS 3",
+        "CREATE TEMP MACRO To_Days(x) AS INTERVAL 9 DAYS",
         "USE main",
         "DROP VIEW s.v",
         "CREATE MACRO main.lower(x) AS upper(x)",
