@@ -133,6 +133,8 @@ def _folder_kind(store: Store, names: list[str]) -> str:
         return (
             "an Iceberg table, not a Lance table; pyiceberg and DuckDB's iceberg extension read it"
         )
+    if {"latest.arrow", "history.arrow"} <= set(names):
+        return "the files of a table, as 'lancefs serve' shows them; latest.arrow has the rows"
     tables = sorted(name for name in names if name.endswith(".lance"))[:10]
     if not tables and _holds(names, ".parquet"):
         return "a folder of Parquet files, not a Lance table; pyarrow and DuckDB read it"

@@ -13,6 +13,9 @@ import pyarrow.dataset as pads
 import pytest
 from serving import Served
 
+import lancefs
+from lancefs.errors import NotALanceTable
+
 TABLE = "teas%20%3Cb%3E%26.lance"
 
 
@@ -38,6 +41,11 @@ def test_fsspec_lists_the_tree(served: Served) -> None:
 def test_pandas_reads_a_column_of_a_tag(served: Served) -> None:
     frame = pd.read_feather(f"{served.url}{TABLE}/tags/clean.arrow", columns=["id"])
     assert frame["id"].tolist() == list(range(290))
+
+
+def test_lancefs_names_the_file_that_has_the_rows(served: Served) -> None:
+    with pytest.raises(NotALanceTable, match=r"as 'lancefs serve' shows them; latest\.arrow has"):
+        lancefs.open(f"{served.url}{TABLE}")
 
 
 def test_pyarrow_reads_versions_as_a_dataset(served: Served) -> None:
