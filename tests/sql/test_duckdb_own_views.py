@@ -157,7 +157,7 @@ def test_names_that_mean_something_else(table: Path, statement: str) -> None:
         "CREATE MACRO s.lower(x) AS 'c007'",
         "CREATE MACRO s.max(x) AS system.main.min(x) + 20",
         "CREATE MACRO s.hash(x) AS 3",
-        "CREATE TEMP MACRO To_Days(x) AS INTERVAL 9 DAYS",
+        "CREATE TEMP MACRO To_Days(x) AS CAST('9 days' AS INTERVAL)",
         "USE main",
         "DROP VIEW s.v",
         "CREATE MACRO main.lower(x) AS upper(x)",
