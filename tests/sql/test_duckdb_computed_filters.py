@@ -76,13 +76,13 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows each scan takes by their positions."""
     seen: list[int] = []
-    take = DeferredRows._taken
+    take = DeferredRows.at_positions
 
     def note(self: DeferredRows, names: Any, positions: Any, filter: Any) -> Iterator[Any]:
         seen.append(len(positions))
         return take(self, names, positions, filter)
 
-    monkeypatch.setattr(DeferredRows, "_taken", note)
+    monkeypatch.setattr(DeferredRows, "at_positions", note)
     return seen
 
 
