@@ -86,14 +86,6 @@ def test_the_same_text_means_the_columns_of_its_own_table(path: str, tmp_path: P
     assert lancefs.open(other).to_table(filter="id = '7'")["id"].to_pylist() == ["7"]
 
 
-def test_the_same_text_finds_the_rows_of_its_own_version(tmp_path: Path) -> None:
-    where = str(tmp_path / "t.lance")
-    lance.write_dataset(pa.table({"id": [1, 2]}), where)
-    lance.write_dataset(pa.table({"id": [2, 3]}), where, mode="append")
-    assert ids(lancefs.open(where, version=1), "id = 2") == [2]
-    assert ids(lancefs.open(where), "id = 2") == [2, 2]
-
-
 def test_several_filters_are_kept_apart(dataset: lancefs.LanceDataset, parsed: list[str]) -> None:
     both = dataset.filter("id < 3").filter("name = 'n1'")
     alone = dataset.filter("id < 3 AND name = 'n1' OR id = 9")

@@ -114,22 +114,19 @@ def test_filters_that_no_row_of_small_fragments_passes(tmp_path_factory: Any) ->
         assert _plain(found) == expected
 
 
-def test_fragments_longer_than_the_budget_are_not_kept(
-    path: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("why", ["many values", "small budget", "a thread takes its memory"])
+def test_a_column_that_is_not_kept_is_read(
+    path: str, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
-    monkeypatch.setattr(string_cache, "BUDGET", 1000)
-    dataset = _keeping(path, "user")
-    expected = lance.dataset(path).to_table(columns=["user"])
+    column = "own" if why == "many values" else "user"
+    if why == "small budget":
+        monkeypatch.setattr(string_cache, "BUDGET", 1000)
+    if why == "a thread takes its memory":
+        monkeypatch.setattr(string_cache._SHARED, "hold", CachedStrings.let_go)
+    dataset = _keeping(path, column)
+    expected = lance.dataset(path).to_table(columns=[column])
     for _ in range(2):
-        assert _plain(_encoded(dataset, ["user"])) == expected
-    assert not cached_string_ids(dataset.opened)
-
-
-def test_a_column_of_many_values_is_not_kept(path: str) -> None:
-    dataset = _keeping(path, "own")
-    expected = lance.dataset(path).to_table(columns=["own"])
-    for _ in range(2):
-        assert _plain(_encoded(dataset, ["own"])) == expected
+        assert _plain(_encoded(dataset, [column])) == expected
     assert not cached_string_ids(dataset.opened)
 
 
@@ -143,17 +140,6 @@ def test_columns_leave_memory_that_others_need(path: str, monkeypatch: pytest.Mo
             assert _plain(_encoded(dataset, [column])) == expected.select([column])
         shared.let_go_half()
     assert not cached_string_ids(datasets[0].opened)
-
-
-def test_a_column_is_read_while_a_thread_takes_its_memory(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(string_cache._SHARED, "hold", CachedStrings.let_go)
-    dataset = _keeping(path, "user")
-    expected = lance.dataset(path).to_table(columns=["user"])
-    for _ in range(2):
-        assert _plain(_encoded(dataset, ["user"])) == expected
-    assert not cached_string_ids(dataset.opened)
 
 
 def test_threads_read_a_column_that_is_being_kept(path: str) -> None:

@@ -83,24 +83,17 @@ def test_taken_vectors_are_those_that_were_written(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_long_vectors_of_several_files_are_read_at_once(
+def test_vectors_of_several_files_are_read_at_once(
     opened: dict[str, Any], version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, _, whole = opened[version]
-    rows, names = [5, 77, 4001, 5999], ["id", "float", "half", "bytes", "double", "member"]
-    monkeypatch.setattr(StructuralReader, "fetch", lambda *_, **__: pytest.fail("page by page"))
-    assert ours.take(rows, columns=names).equals(whole.select(names).take(rows))
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_short_vectors_of_several_files_are_read_at_once(
-    opened: dict[str, Any], version: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ours, _, whole = opened[version]
+    long = ["id", "float", "half", "bytes", "double", "member"]
     # Lists have levels of other kinds in 2.3.
-    rows, names = [5, 77, 4001, 5999], ["short", "tiny", *(["list"] if version < "2.3" else [])]
+    short = ["short", "tiny", *(["list"] if version < "2.3" else [])]
     monkeypatch.setattr(StructuralReader, "fetch", lambda *_, **__: pytest.fail("page by page"))
-    assert ours.take(rows, columns=names).equals(whole.select(names).take(rows))
+    for names in (long, short):
+        rows = [5, 77, 4001, 5999]
+        assert ours.take(rows, columns=names).equals(whole.select(names).take(rows))
 
 
 def test_short_vectors_beyond_the_memory_that_a_read_may_take_are_refused(tmp_path: Path) -> None:

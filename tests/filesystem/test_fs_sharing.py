@@ -68,42 +68,24 @@ def test_a_file_is_the_same_in_every_process(table: str) -> None:
     assert len(one.splitlines()) == 13
 
 
-def test_a_forked_child_reads_a_local_table(table: str) -> None:
+@pytest.mark.parametrize("fs", ["None", "SlowFileSystem(0.001)"], ids=["local", "remote"])
+def test_a_forked_child_reads_a_table(table: str, fs: str) -> None:
     # In a process of its own, where no other thread runs.
-    program = """
-import os, sys, threading
-sys.path.insert(0, sys.argv[1])
-from lancefs.errors import MemoryLimitExceeded
-from lancefs.filesystem import LanceFileSystem
-from lancefs.views.arrow import measures
-fs = LanceFileSystem(fo=sys.argv[2])
-expected = fs.cat("latest.arrow")
-measures._ARRAYS._lock.acquire()  # as if another thread were inside when the process forks
-child = os.fork()
-if child == 0:
-    right = fs.cat("latest.arrow") == expected and len(fs.ls("versions")) == 9
-    os._exit(0 if right else 1)
-measures._ARRAYS._lock.release()
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-    arguments = [sys.executable, "-W", "ignore", "-c", program, str(REPOSITORY), table]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-
-
-def test_a_forked_child_reads_a_remote_table(table: str) -> None:
-    program = """
+    program = f"""
 import os, sys
 sys.path[:0] = sys.argv[1:3]
 from store_doubles import SlowFileSystem
 from lancefs.errors import MemoryLimitExceeded
 from lancefs.filesystem import LanceFileSystem
-fs = LanceFileSystem(fo=sys.argv[3], fs=SlowFileSystem(0.001))
+from lancefs.views.arrow import measures
+fs = LanceFileSystem(fo=sys.argv[3], fs={fs})
 expected = fs.cat("latest.arrow")
+measures._ARRAYS._lock.acquire()  # as if another thread were inside when the process forks
 child = os.fork()
 if child == 0:
-    right = fs.cat("latest.arrow") == expected and fs.cat("versions/1.arrow") != expected
-    os._exit(0 if right else 1)
+    right = fs.cat("latest.arrow") == expected and len(fs.ls("versions")) == 9
+    os._exit(0 if right and fs.cat("versions/1.arrow") != expected else 1)
+measures._ARRAYS._lock.release()
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     arguments = [str(REPOSITORY), str(REPOSITORY / "tests"), table]
