@@ -16,7 +16,7 @@ from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.nested import selects_all, with_stable_names
 from duckdb_adapter.queries.parsing import parse
 from duckdb_adapter.queries.query_texts import query_of_view
-from duckdb_adapter.queries.scan_calls import ScanCall
+from duckdb_adapter.queries.scan_calls import SCAN, ScanCall
 from duckdb_adapter.queries.trees import is_table, is_unmodified_table, nodes_in
 
 # Statements without any of these read all rows of a view anyway.
@@ -57,9 +57,13 @@ def guessed_view(text: str, name: str) -> GuessedView | None:
         name: The table, which stands in the view.
 
     Returns:
-        None where the statement names several tables, or the table itself.
+        None where the statement names several tables, or the table itself. To parse it takes as
+        long as to look up a row.
     """
-    root = parse(with_stable_names(text)) if _MAY_LEAVE_OUT.search(text) else None
+    is_named = name in text or SCAN in text.lower()
+    if is_named or _MAY_LEAVE_OUT.search(text) is None:
+        return None
+    root = parse(with_stable_names(text))
     if root is None:
         return None
     nodes = list(nodes_in(root))
@@ -70,7 +74,7 @@ def guessed_view(text: str, name: str) -> GuessedView | None:
     if len(others) != 1 or not all(map(is_unmodified_table, tables)):
         return None
     (path,) = others
-    return None if path[-1] == fold(name) else GuessedView(path)
+    return GuessedView(path)
 
 
 def is_whole_table(view: str, name: str, call: ScanCall | None) -> bool:
