@@ -21,10 +21,9 @@ from lancefs.storage import Bytes
 
 MAX_BUFFERS = 3  # of a page: chunk table, chunks, dictionary
 _MAX_ROWS = 1 << 48
-_FOOTER = struct.Struct(
-    "<8xQ12xIHH4x"
-)  # where the table of columns is, its length, and the version
-_ENTRY = struct.Struct("<QQ")  # position and size of the metadata of a column
+_MAGIC = b"LANC"
+_FOOTER = struct.Struct("<8xQQIIHH4s")
+_ENTRY = struct.Struct("<QQ")  # position and size of a column's metadata, or of a global buffer
 
 
 class FileColumn(IntEnum):
@@ -96,9 +95,14 @@ def _find_by_protobuf(data: Bytes, files: Ints, columns: Ints) -> FilePages | No
     try:
         for number, (start, end) in enumerate(files.tolist()):
             file, stored = data[start:end].tobytes(), 0
-            at, count, *versions[number] = _FOOTER.unpack(file[-_FOOTER.size :])
+            footer = _FOOTER.unpack(file[-_FOOTER.size :])
+            at, buffers_at, buffers, count, *versions[number], magic = footer
+            table = _table(file, at, count)
+            _table(file, buffers_at, buffers)
+            if magic != _MAGIC or not 0 <= start <= end <= len(data):
+                return None
             for column, index in enumerate(columns.tolist()):
-                begin, size = _ENTRY.unpack_from(file, at + _ENTRY.size * index)
+                begin, size = table[index]
                 metadata = pb.ColumnMetadata.FromString(file[begin : begin + size])
                 (page,) = metadata.pages
                 sizes, own = page.buffer_sizes, page.encoding.direct.encoding
@@ -109,7 +113,7 @@ def _find_by_protobuf(data: Bytes, files: Ints, columns: Ints) -> FilePages | No
                 stored += sum(sizes)
                 is_odd = bool(metadata.buffer_offsets) or metadata.encoding.HasField("indirect")
                 is_odd |= page.length >= _MAX_ROWS or max(bounds, default=0) > end or not own
-                if is_odd or not 0 <= index < count or len(sizes) > MAX_BUFFERS:
+                if is_odd or index < 0 or len(sizes) > MAX_BUFFERS:
                     return None
                 bounds += [0] * (2 * MAX_BUFFERS - len(bounds))
                 for text in (own, metadata.encoding.direct.encoding):
@@ -119,6 +123,14 @@ def _find_by_protobuf(data: Bytes, files: Ints, columns: Ints) -> FilePages | No
                 pages[column, number] = page.length, len(sizes), *bounds, like
             if stored > len(file):
                 return None  # pages that share bytes
-    except (struct.error, DecodeError, ValueError):
+    except (struct.error, DecodeError, ValueError, IndexError):
         return None
     return FilePages(pages, versions)
+
+
+def _table(file: bytes, position: int, count: int) -> list[tuple[int, int]]:
+    """Return a table of positions and sizes; raise a ValueError if one leaves the file."""
+    entries = list(_ENTRY.iter_unpack(file[position : position + _ENTRY.size * count]))
+    if len(entries) != count or any(begin + size > len(file) for begin, size in entries):
+        raise ValueError("a table that leaves the file, or tells of more than the file has")
+    return entries
