@@ -487,7 +487,7 @@ def test_a_filter_with_a_limit_reads_no_further_than_it_must(
         "row 23",
         "row 25",
     ]
-    assert sum(lengths(reads[1:])) == 5
+    assert sum(lengths(reads[1:])) == 2
 
 
 def test_rows_that_a_filter_scatters_are_read_in_one_go(

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from lancefs.datafile.arrays import batch_bytes
 from lancefs.datafile.blocks import RowRange
+from lancefs.datafile.row_ranges import as_ranges, rows_of
 from lancefs.errors import LanceError, MemoryLimitExceeded
 from lancefs.forks import cached_property
 from lancefs.scan.index_proof import IndexProof, WrongIndex
@@ -26,7 +27,7 @@ from lancefs.scan.morsel_reader import MorselReader
 from lancefs.scan.morsels import DecodedMorsel, Morsel
 from lancefs.scan.named_rows import are_zones, fits, narrowed, read_named, take
 from lancefs.scan.pace import GROWTH, SHORT_GROWTH, Pace
-from lancefs.scan.planning import ScanPlan
+from lancefs.scan.planning import ScanPlan, WantedPart
 from lancefs.scan.request import ScanRequest
 from lancefs.scan.scheduling import decode_ahead, do_each
 from lancefs.storage import counting
@@ -64,15 +65,21 @@ class Scan:
             CorruptFile: A file of the table is damaged.
             UnsupportedFeature: A file uses something that this release does not read.
         """
-        return self._within_memory(self._read_by_sound_indices(), self._request.is_collected)
+        batches = self._read_by_sound_indices(self._read_limited)
+        return self._within_memory(batches, self._request.is_collected)
 
     def rows_at(self, positions: Ints) -> Iterator[pa.RecordBatch]:
-        """Yield the rows at given positions, of a scan without filter, offset and limit.
+        """Yield the rows at given positions; of all others, only columns of the filter are decoded.
 
         Args:
             positions: Positions among the rows of the scan, ascending, each once.
         """
-        return self._within_memory(self._take_positions(positions), is_collected=True)
+        wanted = positions + self._request.offset
+        if self._request.filter is None:
+            batches = self._take_positions(wanted)
+        else:
+            batches = self._read_by_sound_indices(lambda: self._take_passing(wanted))
+        return self._within_memory(batches, is_collected=True)
 
     def rows_of(self, wanted: Iterable[tuple[FragmentReader, Ints]]) -> Iterator[pa.RecordBatch]:
         """Yield rows of fragments, whatever filter, offset and limit say.
@@ -110,11 +117,13 @@ class Scan:
                     )
             yield batch
 
-    def _read_by_sound_indices(self) -> Iterator[pa.RecordBatch]:
+    def _read_by_sound_indices(
+        self, read: Callable[[], Iterator[pa.RecordBatch]]
+    ) -> Iterator[pa.RecordBatch]:
         """Yield batches; begin anew without an index that turns out to be wrong."""
         while True:
             try:
-                yield from self._read_limited()
+                yield from read()
             except WrongIndex as error:  # before the first batch: see `IndexProof`
                 assert self._request.index_use is not None
                 self._request.index_use.give_up(error)
@@ -134,8 +143,18 @@ class Scan:
         if found is not None:
             yield from _skip_and_limit(found, request.offset, left)
             return
+        if left is not None and request.passes_over_most:
+            yield from self._take_passing(np.arange(request.offset, request.offset + left))
+            return
         part = self._plan.wanted_part()
-        skip = part.skip
+        decoded = self._decode_part(part)
+        batches = self._cut(decoded if request.is_collected else self._give_back_memory(decoded))
+        with self._keep_ranges():
+            yield from _skip_and_limit(batches, part.skip, left)
+
+    def _decode_part(self, part: WantedPart) -> Iterator[DecodedMorsel]:
+        """Decode the morsels of a part of the rows."""
+        request = self._request
         columns, budget = request.column_count, request.morsel_bytes
         growth = SHORT_GROWTH if request.is_short else GROWTH
         first_rows = self._first_rows()
@@ -143,11 +162,9 @@ class Scan:
         morsels = self._plan.morsels(part, pace)
         decoded = self._decode_ahead(morsels, pace, self._reader)
         if request.index_use is not None:
-            wanted = None if left is None else skip + left
+            wanted = None if request.limit is None else part.skip + request.limit
             decoded = self._proof().hold_back(part.fragments, decoded, wanted)
-        batches = self._cut(decoded if request.is_collected else self._give_back_memory(decoded))
-        with self._keep_ranges():
-            yield from _skip_and_limit(batches, skip, left)
+        return decoded
 
     def _first_rows(self) -> int:
         """Return how many rows the first morsel may have; 0 for those of a batch."""
@@ -258,6 +275,33 @@ class Scan:
         """Decode rows by their positions among the live rows of the scan."""
         do = self._open_and_find if self._is_remote else _to_offsets
         return self._take_offsets(self._do_each(do, self._split_positions(positions)))
+
+    def _take_passing(self, positions: Ints) -> Iterator[pa.RecordBatch]:
+        """Decode rows by their positions among those that pass the filter."""
+        if not len(positions):
+            return
+        tested = Scan(
+            replace(
+                self._request, fields=(), offset=0, limit=int(positions[-1]) + 1, is_collected=False
+            )
+        )
+        with tested._keep_ranges():
+            yield from self._take_offsets(tested._find_passing(positions))
+
+    def _find_passing(self, positions: Ints) -> Iterator[tuple[FragmentReader, Ints]]:
+        """Yield fragments with the offsets of rows at ascending positions among those that pass."""
+        first = start = 0
+        for each in self._decode_part(self._plan.wanted_part()):
+            end = int(positions.searchsorted(first + len(each.batch)))
+            if start < end:
+                mask, morsel = each.mask, each.morsel
+                passing = np.arange(morsel.rows) if mask is None else np.flatnonzero(mask)
+                offsets = passing[positions[start:end] - first] + morsel.start
+                for reader, ranges in morsel.fragment.parts(as_ranges(offsets)):
+                    yield reader, rows_of(ranges)
+            first, start = first + len(each.batch), end
+            if start == len(positions):
+                return
 
     def _take_offsets(
         self, wanted: Iterable[tuple[FragmentReader, Ints]]

@@ -81,15 +81,19 @@ class ScanRequest:
         return expanding(self.settings.max_memory, self.column_count, SCAN_MEMORY)
 
     @property
-    def is_of_all_rows(self) -> bool:
-        """Whether all rows of the fragments come out."""
-        return self.filter is None and self.limit is None and not self.offset
-
-    @property
     def is_short(self) -> bool:
         """Whether so few rows are wanted that decoding ahead would be wasted."""
         passed_over = 0 if self.filter is None else self.offset
         return self.limit is not None and passed_over + self.limit <= self.batch_rows
+
+    @property
+    def passes_over_most(self) -> bool:
+        """Whether most rows that a filter finds are passed over: other columns need not be read."""
+        if self.filter is None or self.limit is None:
+            return False
+        tested = {field.id for field in self.filter_fields}
+        has_others = any(one.id not in tested for one in self.fields)
+        return has_others and self.limit <= min(self.offset, self.batch_rows)
 
     @property
     def is_bounded(self) -> bool:

@@ -24,7 +24,6 @@ from lancefs.scan.output_forms import forms_of
 from lancefs.scan.projection import Columns, Projection
 from lancefs.scan.request import ScanRequest
 from lancefs.scan.row_numbers import (
-    Positions,
     RowNumbers,
     checked_positions,
     checked_row_ids,
@@ -278,7 +277,7 @@ class LanceScanner(OtherNames):
     def sample(self, num_rows: int, seed: int | None = None) -> pa.Table:
         """Read a random sample of rows without replacement, in the order of the table.
 
-        With a filter, rows are counted first, and then read in batches.
+        With a filter, it is tested twice: to count the rows, and to find those that are drawn.
 
         Args:
             num_rows: Number of rows; all rows if there are fewer.
@@ -292,18 +291,7 @@ class LanceScanner(OtherNames):
         total = self.count_rows()
         random = np.random.default_rng(seed)
         drawn = np.sort(random.choice(total, min(num_rows, total), replace=False, shuffle=False))
-        if self._request.is_of_all_rows:
-            return self.take(drawn)
-        return pa.Table.from_batches(self._at(drawn), self.projected_schema)
-
-    def _at(self, positions: Positions) -> Iterator[pa.RecordBatch]:
-        """Yield the rows at ascending positions among those that come out."""
-        start = 0
-        for batch in self.to_batches():
-            first, last = np.searchsorted(positions, (start, start + batch.num_rows))
-            inside = positions[first:last] - start
-            yield from take_rows(pa.Table.from_batches([batch]), inside).to_batches()
-            start += batch.num_rows
+        return self._take(drawn, total)
 
     def count_rows(self) -> int:
         """Return the number of rows of the result; without a filter, no column is read."""
@@ -349,11 +337,12 @@ class LanceScanner(OtherNames):
             IndexError: There is no such row.
             TypeError: They are no list of whole numbers.
         """
-        name = self._version.name
-        if not self._request.is_of_all_rows:
-            table = self.to_table()
-            return take_rows(table, checked_positions(indices, len(table), name))
-        rows, position = sort_numbers(checked_positions(indices, self._total, name))
+        return self._take(indices, self.count_rows())
+
+    def _take(self, indices: RowNumbers, total: int) -> pa.Table:
+        """Do as `take`, of `total` rows that come out."""
+        checked = checked_positions(indices, total, self._version.name)
+        rows, position = sort_numbers(checked)
         return take_rows(self._join(self._collecting_scan.rows_at(rows)), position)
 
     def take_ids(self, row_ids: RowNumbers) -> pa.Table:

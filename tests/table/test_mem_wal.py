@@ -148,6 +148,8 @@ def test_a_fresh_table_is_read_like_any_other(log: Log) -> None:
     assert fresh.take([6, 0, 5])["id"].to_pylist() == [1, 0, 6]
     assert fresh.to_table(filter=pc.field("x").isin(["base of 1", "base of 2"])).num_rows == 1
     assert fresh.scanner(columns=["id"], offset=5, limit=1).to_table()["id"].to_pylist() == [6]
+    page = fresh.to_table(columns=["x"], filter="id != 2", offset=4, limit=2)
+    assert page.equals(fresh.take([5, 6], columns=["x"]))
     assert {len(batch) for batch in fresh.to_batches(batch_size=2)} == {1, 2}
     assert fresh.changes(1).num_rows == 0  # of versions, which generations are not yet in
 
