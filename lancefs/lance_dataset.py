@@ -257,7 +257,7 @@ class LanceDataset(OtherNames, ReadingMethods, SearchMethods, VersionMethods, Gu
             TypeError: `sample` or `seed` is no whole number.
             ValueError: `sample` is not positive, or `seed` is negative.
         """
-        from lancefs.profile.describing import describe, describe_sample
+        from lancefs.profile.describing import ROWS_AT_ONCE, describe
 
         if sample is not None:
             check_number("sample", sample, least=1)
@@ -268,9 +268,12 @@ class LanceDataset(OtherNames, ReadingMethods, SearchMethods, VersionMethods, Gu
             unread = [one for one in self.schema if UNSUPPORTED in (one.metadata or {})]
             columns = [one.name for one in self.schema if one not in unread]
         scanner = self.scanner(columns=columns, filter=filter)
+        name = self._version.name
         if sample is not None:
-            return describe_sample(scanner, self._version.name, sample, seed, unread)
-        return describe(scanner, self._version.name, None, unread, on_rows)
+            total, drawn = scanner.count_rows(), scanner.sample(sample, seed)
+            batches = drawn.to_batches(max_chunksize=ROWS_AT_ONCE)
+            return describe(drawn.schema, batches, name, total, unread)
+        return describe(scanner.projected_schema, scanner.to_batches(), name, None, unread, on_rows)
 
     # Reading
 

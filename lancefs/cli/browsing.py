@@ -21,6 +21,7 @@ from lancefs.threads import in_threads
 
 if TYPE_CHECKING:
     from lancefs.filesystem import LanceFileSystem
+    from lancefs.serve.listings import Entry
 
 # Parents of a path that are searched for a table: versions/7/columns/price.arrow has four.
 _MAX_PARENTS = 8
@@ -136,25 +137,15 @@ def filesystem(target: Target, **options: Any) -> LanceFileSystem:
     )
 
 
-def listing(fs: LanceFileSystem, path: str) -> list[dict[str, Any]]:
+def listing(fs: LanceFileSystem, path: str) -> list[Entry]:
     """List a directory of the tree of a table.
-
-    Returns:
-        `name`, `type`, `size` (bytes) and `committed` (UTC) of each entry.
 
     Raises:
         Failure: There is no such directory; the message says what there is.
     """
+    from lancefs.serve.listings import list_directory
+
     try:
-        entries: Any = fs.ls(path, detail=True)
+        return list_directory(fs, path)
     except FileNotFoundError as error:
         raise Failure(str(error)) from error
-    return [
-        {
-            "name": entry["name"].rstrip("/").rpartition("/")[2],
-            "type": entry["type"],
-            "size": entry.get("size") if entry["type"] == "file" else None,
-            "committed": entry.get("created"),
-        }
-        for entry in entries
-    ]

@@ -31,7 +31,6 @@ from lancefs.views.arrow import arrow_file
 
 JOURNAL = "_lancefs_export.json"
 _UNFINISHED = ".unfinished-"
-# A row group or a record batch, unless it is the last, has at least this many rows, or bytes.
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from lancefs.masking import mask_secrets
 from lancefs.printable import printable
 
 # Commands and their help texts, in the order of `--help`. The command `x` is the function `x` of
-# the module `commands.x`. The texts are here so that `--help` imports none of these modules.
+# the module `commands.x`, or of another one (`_MODULES`). The texts are here so that `--help`
+# imports none of these modules.
 COMMANDS = {
     "ls": "List the tables of a folder, or the tree of a table.",
     "tree": "Show the tree of a table or a folder.",
@@ -44,6 +45,7 @@ COMMANDS = {
     "completion": "Print the shell's completion script.",
 }
 
+_MODULES = dict.fromkeys(("head", "tail", "sample"), "some_rows")
 _NAME = "lancefs"
 # The variable that the script of `lancefs completion` sets.
 COMPLETE = "_LANCEFS_COMPLETE"
@@ -95,7 +97,7 @@ class Commands(click.Group):
         """Import a command; None when there is no such command."""
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"lancefs.cli.commands.{cmd_name}")
+        module = import_module(f"lancefs.cli.commands.{_MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = getattr(module, cmd_name)
         return command
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 from google.protobuf.message import DecodeError, Message
@@ -85,7 +85,6 @@ class Usage:
         tombstoned: Bytes of dropped or replaced columns in data files that are still used.
         overhead: Bytes of footers and metadata in the data files.
         unattributed: Bytes of files of format 0.1, whose metadata has no sizes of columns.
-        deletion_files: Number of deletion files; the manifest does not record their sizes.
         total: Bytes of all data files.
         problems: Errors of data files that cannot be read.
     """
@@ -94,7 +93,6 @@ class Usage:
     tombstoned: int = 0
     overhead: int = 0
     unattributed: int = 0
-    deletion_files: int = 0
     total: int = 0
     problems: list[str] = field(default_factory=list)
 
@@ -104,17 +102,8 @@ class Usage:
         return self.tombstoned + sum(column.dead for column in self.columns)
 
 
-@dataclass(frozen=True, slots=True)
-class _FileUse:
-    """Bytes of a data file.
-
-    Attributes:
-        pages: (field id, bytes, encoding) of each page.
-        size: Bytes of the file.
-    """
-
-    pages: Sequence[tuple[int, int, str]]
-    size: int
+# Of a data file: field id, bytes and encoding of each page; and its bytes.
+_FileUse: TypeAlias = tuple[Sequence[tuple[int, int, str]], int]
 
 
 def measure_bytes(target: Target) -> Usage:
@@ -125,7 +114,6 @@ def measure_bytes(target: Target) -> Usage:
         field.id: position for position, top in enumerate(manifest.fields) for field in top.walk()
     }
     work = [(fragment, file) for fragment in manifest.fragments for file in fragment.files]
-    usage.deletion_files = sum(part.deletion_file is not None for part in manifest.fragments)
     results = in_threads(
         lambda item: _read_use(target.files, item[1]), work, _READERS, "lancefs-du"
     )
@@ -133,7 +121,7 @@ def measure_bytes(target: Target) -> Usage:
         if isinstance(result, str):
             usage.problems.append(result)
         else:
-            _add_file(usage, fragment, file, result, column_of)
+            _add_file(usage, fragment, file, *result, column_of)
     for column, top in zip(usage.columns, manifest.fields, strict=True):
         _measure_memory(target, column, top)
     return usage
@@ -144,7 +132,7 @@ def _read_use(files: TableFiles, data_file: DataFile) -> _FileUse | str:
     try:
         file = files.data_file(data_file)
         if data_file.is_legacy:
-            return _FileUse((), file.size)
+            return (), file.size
         container = Container(file)
         indices = [index for index in data_file.column_indices if index >= 0]
         container.load_columns(indices)
@@ -155,7 +143,7 @@ def _read_use(files: TableFiles, data_file: DataFile) -> _FileUse | str:
             if index >= 0
             for name, size in _page_sizes(container.column(index))
         ]
-        return _FileUse(pages, file.size)
+        return pages, file.size
     except LanceError as error:
         return str(error)
 
@@ -164,7 +152,8 @@ def _add_file(
     usage: Usage,
     fragment: Fragment,
     file: DataFile,
-    file_use: _FileUse,
+    pages: Sequence[tuple[int, int, str]],
+    size: int,
     column_of: Mapping[int, int],
 ) -> None:
     """Add the bytes of a data file.
@@ -173,26 +162,27 @@ def _add_file(
         usage: Sums that the bytes are added to.
         fragment: Fragment of the file.
         file: The file, as the manifest describes it.
-        file_use: Bytes of the file.
+        pages: Field id, bytes and encoding of each page.
+        size: Bytes of the file.
         column_of: Position of the top-level column of each field id.
     """
     physical, deleted = fragment.physical_rows, fragment.num_deleted
     dead = deleted / physical if physical and deleted else 0.0
-    usage.total += file_use.size
+    usage.total += size
     if file.is_legacy:
         columns = {column_of[field_id] for field_id in file.fields if field_id in column_of}
         if len(columns) == 1:
-            usage.columns[columns.pop()].add(file_use.size, dead, "format 0.1")
+            usage.columns[columns.pop()].add(size, dead, "format 0.1")
         else:
-            usage.unattributed += file_use.size
+            usage.unattributed += size
         return
     holders = fragment.holders()
-    for field_id, size, encoding in file_use.pages:
+    for field_id, part, encoding in pages:
         if field_id in column_of and holders.get(field_id) == file:
-            usage.columns[column_of[field_id]].add(size, dead, encoding)
+            usage.columns[column_of[field_id]].add(part, dead, encoding)
         elif field_id == _TOMBSTONE or field_id >= 0:  # dropped, or replaced by a newer file
-            usage.tombstoned += size
-    usage.overhead += max(0, file_use.size - sum(size for _, size, _ in file_use.pages))
+            usage.tombstoned += part
+    usage.overhead += max(0, size - sum(part for _, part, _ in pages))
 
 
 def _page_sizes(column: ColumnPages) -> Iterator[tuple[str, int]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +15,6 @@ from lancefs.profile.profiles import TableProfile
 from lancefs.scan.row_groups import grouped
 from lancefs.table.schema import UNSUPPORTED
 
-if TYPE_CHECKING:
-    from lancefs.scan.scanner import LanceScanner
-
 # Rows of the samples that quantiles, histograms and some frequent values are taken of.
 SAMPLE_ROWS = 128 * 1024
 # Bytes that samples of all columns take, about, and those of one column at least. What else is kept
@@ -26,27 +22,15 @@ SAMPLE_ROWS = 128 * 1024
 _SAMPLE_BYTES = 128 * 1024 * 1024
 _MIN_BYTES = 64 * 1024
 # Rows that are looked at together, and their bytes: batches may have fewer.
-_ROWS_AT_ONCE = 64 * 1024
+ROWS_AT_ONCE = 64 * 1024
 _BYTES_AT_ONCE = 32 * 1024 * 1024
 # The rows of a sample are drawn the same way each time.
 _SEED = 20_260_101
 
 
-class _RowSource(Protocol):
-    """What is read; a `LanceScanner` is one."""
-
-    @property
-    def projected_schema(self) -> pa.Schema:
-        """The columns that come out."""
-        ...
-
-    def to_batches(self) -> Iterable[pa.RecordBatch]:
-        """Read in batches."""
-        ...
-
-
 def describe(
-    scanner: _RowSource,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
     name: str,
     total: int | None = None,
     unread: Sequence[pa.Field] = (),
@@ -55,7 +39,8 @@ def describe(
     """Read rows once and return what their values are like.
 
     Args:
-        scanner: The rows and columns to read.
+        schema: The columns.
+        batches: The rows.
         name: The table, for the profile.
         total: Number of rows there are; those that are read by default.
         unread: Columns that are not read, since their types are not known.
@@ -64,7 +49,6 @@ def describe(
     Raises:
         LanceError: The rows cannot be read.
     """
-    schema = scanner.projected_schema
     parts = [part for field in schema for part in _parts(field.name, field.type)]
     size = max(_SAMPLE_BYTES // max(len(parts), 1), _MIN_BYTES)
     columns = [
@@ -72,8 +56,7 @@ def describe(
     ]
     random, rows = np.random.default_rng(_SEED), 0
     with closing(Hasher()) as hasher:
-        groups = grouped(scanner.to_batches(), _ROWS_AT_ONCE, _BYTES_AT_ONCE)
-        for batch in map(_join_batches, groups):
+        for batch in map(_join_batches, grouped(batches, ROWS_AT_ONCE, _BYTES_AT_ONCE)):
             rows += batch.num_rows
             _add(batch, columns, hasher, random)
             if on_rows is not None:
@@ -84,41 +67,6 @@ def describe(
         columns[-1].skip(rows)
     found = {one.name: one.profile() for one in columns}
     return TableProfile(name, rows, rows if total is None else total, found)
-
-
-def describe_sample(
-    scanner: LanceScanner,
-    name: str,
-    rows: int,
-    seed: int | None,
-    unread: Sequence[pa.Field],
-) -> TableProfile:
-    """Read some rows that are drawn at random, and return what their values are like.
-
-    Args:
-        scanner: The rows to draw from, and the columns to read.
-        name: The table, for the profile.
-        rows: How many rows.
-        seed: The same seed draws the same rows.
-        unread: As for `describe`.
-
-    Raises:
-        LanceError: The rows cannot be read.
-    """
-    total = scanner.count_rows()
-    drawn = scanner.sample(rows, seed)
-    return describe(_Drawn(drawn.schema, drawn), name, total, unread)
-
-
-class _Drawn(NamedTuple):
-    """Rows that were drawn, to be read as from a scanner."""
-
-    projected_schema: pa.Schema
-    rows: pa.Table
-
-    def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows."""
-        yield from self.rows.to_batches(max_chunksize=_ROWS_AT_ONCE)
 
 
 def _add(

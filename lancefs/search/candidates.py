@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lancefs.datafile.buffers import Mask, UInts
 from lancefs.index.segments import Coverage, IndexSegment
 from lancefs.index.vectors.distances import Vectors
 from lancefs.index.vectors.partitions import VectorPartitions
@@ -169,16 +168,7 @@ class OpenVectors:
         for some, numbers, distances in self.partitions.compare(queries, asked):
             if self.allowed is not None:  # only near rows are looked up in it
                 near = np.flatnonzero((distances <= best.worst(some)[:, None]).any(axis=0))
-                near = near[self._are_allowed(numbers[near], self.allowed)]
+                near = near[self.allowed.has_rows(self.coverage, self.segment, numbers[near])]
                 numbers, distances = numbers[near], distances[:, near]
             best.add(some, numbers, distances)
         return {one: best.ranked(one) for one in wanted}
-
-    def _are_allowed(self, numbers: UInts, allowed: RowBits) -> Mask:
-        """Tell which row numbers are of rows that may be found."""
-        if self.coverage.has_row_ids(self.segment):
-            return allowed.has(numbers)
-        which, row_ids = self.coverage.locate(self.segment, numbers)
-        found = np.zeros(len(numbers), np.bool_)
-        found[which] = allowed.has(row_ids)
-        return found

@@ -7,6 +7,7 @@ import numpy as np
 from lancefs.datafile.buffers import Array, Mask, UInts
 from lancefs.datafile.row_ranges import is_among
 from lancefs.forks import cached_property
+from lancefs.index.segments import Coverage, IndexSegment
 
 # Row ids with the same upper bits are kept together, as bits.
 _BITS = np.uint64(16)
@@ -58,6 +59,15 @@ class RowBits:
         places = (low >> np.uint64(3)).astype(np.int64)
         bits = chunks[at, places] >> (7 - (low & np.uint64(7))).astype(np.uint8)
         found |= (numbers[at] == wanted) & (bits & 1).astype(np.bool_)
+        return found
+
+    def has_rows(self, coverage: Coverage, segment: IndexSegment, numbers: UInts) -> Mask:
+        """Tell which row numbers of a segment of an index are of rows in the set."""
+        if coverage.has_row_ids(segment):
+            return self.has(numbers)
+        which, row_ids = coverage.locate(segment, numbers)
+        found = np.zeros(len(numbers), np.bool_)
+        found[which] = self.has(row_ids)
         return found
 
     def row_ids(self) -> UInts:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from lancefs.datafile.buffers import Mask, UInts
+from lancefs.datafile.buffers import UInts
 from lancefs.datafile.row_ranges import is_among
 from lancefs.index.column_indices import reading
 from lancefs.index.segments import IndexSegment
@@ -141,7 +141,12 @@ class TextColumn:
             parts = [self._match_among(source, one, query, among) for one in source.documents]
         found = joined(parts)
         if source.is_indexed and self.allowed is not None:
-            found = found.only(self._are_allowed(source, found))
+            segment, numbers = source.segment, found.row_ids
+            if segment is None or self.indices is None:
+                found = found.only(self.allowed.has(numbers))
+            else:
+                coverage = self.indices.coverage
+                found = found.only(self.allowed.has_rows(coverage, segment, numbers))
         return found
 
     def _match(
@@ -215,17 +220,6 @@ class TextColumn:
             if len(places) == len(found.row_ids) or (k is not None and len(which) >= k):
                 return Scored(row_ids, found.scores[places][which])
             wanted *= _MORE
-
-    def _are_allowed(self, source: TextSource, found: Scored) -> Mask:
-        assert self.allowed is not None
-        segment, numbers = source.segment, found.row_ids
-        coverage = self.indices.coverage if self.indices is not None else None
-        if segment is None or coverage is None or coverage.has_row_ids(segment):
-            return self.allowed.has(numbers)
-        which, row_ids = coverage.locate(segment, numbers)
-        mask = np.zeros(len(numbers), np.bool_)
-        mask[which] = self.allowed.has(row_ids)
-        return mask
 
 
 def do_each(

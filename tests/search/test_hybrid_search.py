@@ -15,7 +15,7 @@ from text_tables import texts
 from vector_tables import vector_array
 
 import lancefs
-from lancefs.search.fusion import by_ranks, by_values
+from lancefs.search.hybrid_search import by_ranks, by_values
 from lancefs.search.nearest_rows import Ranked
 from lancefs.search.scored_rows import Scored
 

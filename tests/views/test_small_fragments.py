@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import lance
@@ -261,6 +262,25 @@ def test_a_file_that_is_not_as_expected_is_read_as_any_other(table: Path, damage
         return
     with pytest.raises(LanceError, match=path.name):
         size_of_names(table)
+
+
+def test_a_reader_of_one_column_measures_small_fragments_together(
+    table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[int]] = []
+    require = Measures.require_all
+
+    def noted(self: Measures, batches: Iterable[int]) -> None:
+        asked.append(list(batches))
+        require(self, asked[-1])
+
+    monkeypatch.setattr(Measures, "require_all", noted)
+    options = pa.ipc.IpcReadOptions(included_fields=[1])
+    with LanceFileSystem(str(table), skip_instance_cache=True).open(PATH) as file:
+        reader = pa.ipc.open_file(file, options=options)
+        got = pa.Table.from_batches([reader.get_batch(at) for at in range(FRAGMENTS)])
+    assert_same_table(got.select(["share"]), lancefs.open(table).to_table(columns=["share"]))
+    assert asked == [list(range(FRAGMENTS))]
 
 
 def test_messages_that_are_made_together_are_those_made_alone(

@@ -110,9 +110,12 @@ def _list_tree(target: Target, below: str | None, is_long: bool, form: str) -> N
     """List a directory of the tree of a table."""
     _ = target.resolved  # raises unless it is a table
     if below is None and target.ref == Ref() and not is_long:
-        entries = [{"name": name, "type": "file" if "." in name else "directory"} for name in TREE]
+        entries: list[dict[str, Any]] = [
+            {"name": name, "type": "file" if "." in name else "directory"} for name in TREE
+        ]
     else:
-        entries = listing(filesystem(target), directory(target) if below is None else below)
+        listed = listing(filesystem(target), directory(target) if below is None else below)
+        entries = [one.facts() | {"committed": one.committed} for one in listed]
     if form == "table" and not is_long:
         for entry in entries:
             name = str(entry["name"])

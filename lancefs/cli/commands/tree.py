@@ -83,14 +83,13 @@ def tree(
 
 def _views(fs: LanceFileSystem, path: str) -> list[tuple[str, Any, int | None]]:
     """List a directory in the tree of a table."""
-    listed = [(entry, f"{path}/{entry['name']}".lstrip("/")) for entry in listing(fs, path)]
     return [
         (
-            entry["name"],
-            partial(_views, fs, full) if entry["type"] == "directory" else None,
-            entry["size"],
+            one.name,
+            partial(_views, fs, f"{path}/{one.name}".lstrip("/")) if one.is_directory else None,
+            one.size,
         )
-        for entry, full in listed
+        for one in listing(fs, path)
     ]
 
 
