@@ -61,7 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for url in _tables(given).values():
             table = TableOptions(absolute(url), given.storage, moved=given.base_paths)
             open_table(table, make_ref(ref=given.ref))
-        spark = start_session(given.master, f"lancefs {given.command}")
+        shows_progress = sys.stderr.isatty() and not given.quiet
+        spark = start_session(given.master, f"lancefs {given.command}", shows_progress)
         return (
             _materialize(spark, given) if given.command == "materialize" else _verify(spark, given)
         )

@@ -11,10 +11,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -189,8 +188,7 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
         self.pushed = pushed
 
     def __reduce__(self) -> Shipped:
-        read = astuple(self.options)
-        return ship(_unship_reader, self.pinned, read, self.columns, self.pushed)
+        return ship(LanceReader, self.pinned, self.options, self.columns, self.pushed)
 
     @brief
     def partitions(self) -> list[InputPartition]:
@@ -292,9 +290,3 @@ def _unship_source(options: dict[str, str], pinned: Pinned | None) -> LanceDataS
     DataSource.__init__(source, options)
     source.pinned = pinned
     return source
-
-
-def _unship_reader(
-    pinned: Pinned, read: tuple[Any, ...], schema: StructType, pushed: tuple[str, ...]
-) -> LanceReader:
-    return LanceReader(pinned, ReadOptions(*read), schema, pushed)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from lancefs.errors import MissingFile, NotALanceTable, RefNotFound
 from lancefs.masking import mask_secrets
 from lancefs.spark.folders import has_signs
-from lancefs.spark.shipping import Shipped, ship
 from lancefs.spark.stores import open_place
 from lancefs.spark.table_options import TableOptions
 from lancefs.spark.worker_garbage import freeze_modules
@@ -44,21 +43,13 @@ class Pinned:
     branch: str | None
     committed: str
 
-    def __reduce__(self) -> Shipped:
-        table = self.table
-        return ship(
-            _unship,
-            table.astuple(),
-            (self.version, self.branch, self.committed),
-        )
-
     def __str__(self) -> str:
         return f"{mask_secrets(self.table.url)}@{Ref(version=self.version, branch=self.branch)}"
 
     @property
     def key(self) -> tuple[Any, ...]:
         """What tells this version, opened in this way, from others."""
-        table = json.dumps(self.table.astuple(), sort_keys=True, default=str)
+        table = json.dumps(astuple(self.table), default=str)
         return (table, self.version, self.branch, self.committed)
 
     def open(self) -> OpenVersion:
@@ -68,6 +59,7 @@ class Pinned:
             MissingFile: The version is gone, or another table stands in its place.
             ReadFailed: The store refused or failed.
         """
+        freeze_modules()
         return _VERSIONS.get(self.key, self._open, lambda _: 1)
 
     def _open(self) -> OpenVersion:
@@ -125,8 +117,3 @@ def pin(table: TableOptions, version: OpenVersion) -> Pinned:
     """Return what a task needs to open a version again."""
     committed = version.manifest.timestamp.isoformat()
     return Pinned(table, version.manifest.version, version.resolved.branch, committed)
-
-
-def _unship(table: tuple[Any, ...], version: tuple[Any, ...]) -> Pinned:
-    freeze_modules()
-    return Pinned(TableOptions(*table), *version)

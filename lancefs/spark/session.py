@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -131,12 +132,15 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def start_session(master: str | None = None, app: str = "lancefs") -> SparkSession:
+def start_session(
+    master: str | None = None, app: str = "lancefs", shows_progress: bool = False
+) -> SparkSession:
     """Return the session that is there, or start one.
 
     Args:
         master: Where Spark runs, for instance `local[2]`; by default what Spark is configured for.
         app: The name that Spark shows.
+        shows_progress: Whether Spark shows on stderr how many tasks are done.
 
     Raises:
         RuntimeError: There is no Java, or one that Spark does not start with.
@@ -145,6 +149,8 @@ def start_session(master: str | None = None, app: str = "lancefs") -> SparkSessi
     # Workers run the Python that runs here, unless another is named.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app)
+    if shows_progress:
+        builder = builder.config("spark.ui.showConsoleProgress", "true")
     if master is not None:
         builder = builder.master(master)
     try:
@@ -198,7 +204,8 @@ def _shipped_source() -> type[DataSource]:
             return "lancefs"
 
         def __new__(cls, options: Mapping[str, str]) -> Any:
-            return make("lancefs.spark.data_source", "LanceDataSource", (options,), release)
+            pickled = pickle.dumps((options,))
+            return make("lancefs.spark.data_source", "LanceDataSource", pickled, release)
 
     Source.__module__ = "__main__"
     return Source

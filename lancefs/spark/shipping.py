@@ -8,11 +8,13 @@ something else what is shipped. So it is rebuilt by a function that travels by v
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+from pyspark import cloudpickle
 
 from lancefs.version import __version__
 
@@ -24,18 +26,20 @@ def ship(owner: Callable[..., Any], *arguments: Any) -> Shipped:
 
     Args:
         owner: A class or function at the top of a module.
-        *arguments: What to call it with; they must be of types that every Python has, or be shipped
-            themselves.
+        *arguments: What to call it with.
     """
     package = Path(__file__).parents[2]
     shipped = str(package) if package.is_file() else None  # a zip, of `addPyFile` or `addArtifacts`
-    return rebuild, (owner.__module__, owner.__qualname__, arguments, __version__, shipped)
+    pickled = cloudpickle.dumps(arguments)
+    return rebuild, (owner.__module__, owner.__qualname__, pickled, __version__, shipped)
 
 
-def rebuild(module, name, arguments, release, shipped=None):  # type: ignore[no-untyped-def]
+def rebuild(module, name, pickled, release, shipped=None):  # type: ignore[no-untyped-def]
     """Call `name` of `module`, or say who lacks lancefs, or this release. Travels by value."""
-    # Nothing of this module is there when this runs: it may use only what every Python has.
+    # Nothing of this module is there when this runs: it may use only what every Python has. So the
+    # arguments, of classes of lancefs, are unpickled when it is known to be there.
     import os
+    import pickle
     import socket
     import sys
     from importlib import import_module
@@ -52,7 +56,7 @@ def rebuild(module, name, arguments, release, shipped=None):  # type: ignore[no-
                 f"{python} lancefs {found}, and the driver has {release}: install the same release "
                 "on the driver and on every worker"
             )
-        owner = getattr(import_module(module), name)
+        owner, arguments = getattr(import_module(module), name), pickle.loads(pickled)
     except ModuleNotFoundError as error:
         raise ImportError(
             f"{python} no module {error.name!r}: install lancefs there (pip install "
@@ -71,21 +75,20 @@ def task(owner: Callable[..., Any], *arguments: Any) -> Callable[[Any], Any]:
 
     Args:
         owner: A function at the top of a module: of these arguments it makes one that takes the
-            number of a piece of work, and returns a text.
+            number of a piece of work, and returns what JSON can say.
         *arguments: As for `ship`.
     """
-    return batches_of(_telling, owner.__module__, owner.__qualname__, arguments)
+    return batches_of(_telling, owner, arguments)
 
 
 def _telling(
-    module: str, name: str, arguments: tuple[Any, ...]
+    owner: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> Callable[[int], Iterator[pa.RecordBatch]]:
-    """Return what a worker does for `task`: yield the text as a batch of one row."""
-    make: Callable[..., Any] = rebuild
-    work = make(module, name, arguments, __version__)
+    """Return what a worker does for `task`: yield the JSON as a batch of one row."""
+    work = owner(*arguments)
 
     def tell(number: int) -> Iterator[pa.RecordBatch]:
-        yield pa.record_batch([pa.array([work(number)])], names=["result"])
+        yield pa.record_batch([pa.array([json.dumps(work(number))])], names=["result"])
 
     return tell
 
@@ -98,11 +101,10 @@ def batches_of(owner: Callable[..., Any], *arguments: Any) -> Callable[[Any], An
             number of a piece of work, and yields Arrow batches.
         *arguments: As for `ship`.
     """
-    module, name, release = owner.__module__, owner.__qualname__, __version__
-    make: Callable[..., Any] = rebuild
+    make, arguments = ship(owner, *arguments)
 
     def run(numbers):  # type: ignore[no-untyped-def]
-        read = make(module, name, arguments, release)
+        read = make(*arguments)
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 yield from read(number)
@@ -118,13 +120,12 @@ def function(owner: Callable[..., Any], *arguments: Any) -> Callable[[Any], Any]
             arrays, and returns one.
         *arguments: As for `ship`.
     """
-    module, name, release = owner.__module__, owner.__qualname__, __version__
-    make: Callable[..., Any] = rebuild
+    make, arguments = ship(owner, *arguments)
     made: list[Any] = []  # on the worker, which unpickles this function once for each task
 
     def run(*arrays):  # type: ignore[no-untyped-def]
         if not made:
-            made.append(make(module, name, arguments, release))
+            made.append(make(*arguments))
         return made[0](*arrays)
 
     return run

@@ -7,7 +7,6 @@ version was committed tells whether the table was written anew in the same place
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
@@ -39,7 +38,7 @@ from lancefs.spark.pinned_version import Pinned
 from lancefs.spark.shipping import Shipped, ship
 from lancefs.spark.spark_types import arrow_schema
 from lancefs.spark.spark_values import convert
-from lancefs.spark.table_options import Options, ReadOptions, StreamOptions, TableOptions
+from lancefs.spark.table_options import Options, TableOptions
 from lancefs.spark.task_rows import scan
 from lancefs.storage import Store
 from lancefs.table.changes import IdShare
@@ -104,14 +103,8 @@ class LanceStreamReader(DataSourceStreamReader):  # type: ignore[misc]
         self._manifests: dict[VersionFile, Manifest] = {}
 
     def __reduce__(self) -> Shipped:
-        return ship(
-            _unship_stream_reader,
-            self.table.astuple(),
-            self.branch,
-            astuple(self.options.read),
-            pickle.dumps(self.fields),
-            self.columns,
-        )
+        of_tasks = self.table, self.branch, self.options, self.fields, self.columns, None
+        return ship(StreamReader, *of_tasks)
 
     @brief
     def initialOffset(self) -> _Offset:
@@ -426,15 +419,3 @@ def stream_reader(options: Options, newest: OpenVersion, schema: StructType) -> 
     fields = tuple(field for field in newest.manifest.fields if field.name in names)
     where = newest.resolved
     return StreamReader(options.table, where.branch, options, fields, schema, where.store)
-
-
-def _unship_stream_reader(
-    table: tuple[Any, ...],
-    branch: str | None,
-    read: tuple[Any, ...],
-    fields: bytes,
-    schema: StructType,
-) -> LanceStreamReader:
-    where = TableOptions(*table)
-    options = Options(where, Ref(branch=branch), ReadOptions(*read), StreamOptions())
-    return StreamReader(where, branch, options, pickle.loads(fields), schema, None)

@@ -50,10 +50,6 @@ class TableOptions:
         """The rules by which base paths are followed."""
         return BaseRules(follow=self.follow, moved=self.moved)
 
-    def astuple(self) -> tuple[str, dict[str, Any], Follow, dict[str, str]]:
-        """The arguments that make these options, which is what travels to a task."""
-        return self.url, dict(self.storage), self.follow, dict(self.moved)
-
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:

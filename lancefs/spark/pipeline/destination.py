@@ -30,6 +30,7 @@ from lancefs.spark.pipeline.output_files import Files
 from lancefs.spark.spark_types import spark_schema, with_intervals
 
 MANIFEST = "_lancefs.json"
+LINEAGE = "_lineage.jsonl"
 DATA = "data"
 PROGRESS = "_progress"
 _FORMAT = 2
@@ -71,14 +72,9 @@ class Piece:
     parts: tuple[Part, ...]
 
     @property
-    def label(self) -> str:
-        """A name for files of the piece, which no piece with other contents has."""
-        return label_of(self.fragments)
-
-    @property
     def note(self) -> str:
         """The file that says that the piece is done, while others are not."""
-        return f"{PROGRESS}/{self.label}.json"
+        return f"{PROGRESS}/{label_of(self.fragments)}.json"
 
     def to_json(self) -> str:
         """Return the piece as JSON."""
@@ -94,7 +90,7 @@ class Piece:
 
 
 def label_of(fragments: Sequence[tuple[int, str]]) -> str:
-    """Return a name for fragments that are written together.
+    """Return a name for fragments that are written together, which no others have.
 
     Args:
         fragments: Their ids and keys, at least one.
@@ -195,6 +191,32 @@ class Materialized:
         schema = with_intervals(schema, pa.struct(list(self.schema)))
         return found if schema == found.schema else reader.schema(schema).parquet(*self.urls)
 
+    def lineage(self) -> bytes:
+        """Return where the rows of each file came from, as lines of JSON in the order of the table.
+
+        `first_row` is the position of the first row of a file in the version, from which it has
+        `rows` consecutive ones; null where rows were divided among directories.
+        """
+        lines: list[str] = []
+        start = 0
+        for piece in self.pieces:
+            first = start
+            for part in piece.parts:
+                said = {
+                    "file": part.path,
+                    "source": self.source,
+                    "version": self.version,
+                    "branch": self.branch,
+                    "committed": self.committed,
+                    "fragments": [number for number, _ in piece.fragments],
+                    "rows": part.rows,
+                    "first_row": None if self.settings.partition_by else first,
+                }
+                lines.append(json.dumps(said) + "\n")
+                first += part.rows
+            start += piece.rows
+        return "".join(lines).encode()
+
     def to_json(self) -> bytes:
         """Return the bytes of the manifest."""
         schema = self.schema.serialize().to_pybytes()
@@ -228,18 +250,12 @@ def open_materialized(
         UnsupportedFeature: Another release of lancefs wrote it.
     """
     files = Files(url, storage_options)
-    found = read_manifest(files)
-    if found is None:
+    data = files.read(MANIFEST)
+    if data is None:
         raise NotALanceTable(
             f"{files.url}: no version was materialized here completely; there is no {MANIFEST}"
         )
-    return found
-
-
-def read_manifest(files: Files) -> Materialized | None:
-    """Read the manifest of a destination; None where there is none."""
-    data = files.read(MANIFEST)
-    return None if data is None else parse_manifest(files, data)
+    return parse_manifest(files, data)
 
 
 def parse_manifest(files: Files, data: bytes) -> Materialized:

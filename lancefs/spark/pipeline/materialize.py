@@ -26,6 +26,7 @@ from lancefs.spark.pinned_version import Pinned, open_table, pin
 from lancefs.spark.pipeline.content import Contents
 from lancefs.spark.pipeline.destination import (
     DATA,
+    LINEAGE,
     MANIFEST,
     PROGRESS,
     TARGET_BYTES,
@@ -37,7 +38,6 @@ from lancefs.spark.pipeline.destination import (
     parse_manifest,
 )
 from lancefs.spark.pipeline.jobs import cores_of, run_pieces
-from lancefs.spark.pipeline.lineage import LINEAGE, to_lines
 from lancefs.spark.pipeline.metrics import Metrics
 from lancefs.spark.pipeline.output_check import find_changes
 from lancefs.spark.pipeline.output_files import Files, FileState
@@ -143,7 +143,7 @@ def materialize(
             f"{files.url}: another run has completed a version meanwhile; run this one again"
         )
     files.write(MANIFEST, complete.to_json())
-    files.write(LINEAGE, to_lines(complete))
+    files.write(LINEAGE, complete.lineage())
     _tidy(files, complete)
     measured.add(*_lines(written, tasks, complete, time.monotonic() - began))
     logger.info("%s: version %d, %d rows", files.shown, complete.version, complete.rows)
@@ -155,23 +155,21 @@ def _written(
 ) -> tuple[list[Piece], list[dict[str, Any]]]:
     """Write fragments; return what was written together, and what each task said beside it."""
     where = files.url, files.storage
-    results = run_pieces(
+    tasks = run_pieces(
         spark, f"materialize {pinned}", len(packs), make_writer,
-        pinned, where, _shipped(settings), packs,
+        pinned, where, settings, packs,
     )  # fmt: skip
-    tasks = [json.loads(text) for text in results]
     return [Piece.from_json(task.pop("piece")) for task in tasks], tasks
 
 
 def make_writer(
-    pinned: Pinned, where: tuple[str, dict[str, Any]], settings: tuple[Any, ...], packs: list[Pack]
-) -> Callable[[int], str]:
+    pinned: Pinned, where: tuple[str, dict[str, Any]], how: Settings, packs: list[Pack]
+) -> Callable[[int], Any]:
     """Return what a worker does: write some fragments, and say so."""
-    how = Settings(*settings)
     files, version = Files(*where), pinned.open()
     contents, schema = Contents(LanceDataset(version), how), _schema(LanceDataset(version), how)
 
-    def write(number: int) -> str:
+    def write(number: int) -> dict[str, Any]:
         began = time.monotonic()
         try:
             piece = _write(version, packs[number], contents, schema, files, how)
@@ -182,7 +180,7 @@ def make_writer(
             raise LanceError(f"{files.url} cannot be written: {error}") from error
         seconds = round(time.monotonic() - began, 3)
         host = socket.gethostname()
-        return json.dumps({"piece": asdict(piece), "seconds": seconds, "host": host})
+        return {"piece": asdict(piece), "seconds": seconds, "host": host}
 
     return write
 
@@ -406,8 +404,3 @@ def _log_plan(
         logger.debug("fragment %d: %s", fragment, reason)
     said = "; ".join(f"{count} {reason}" for reason, count in reasons.items()) or "no fragments"
     logger.info("version %d: %s", dataset.version, said)
-
-
-def _shipped(settings: Settings) -> tuple[Any, ...]:
-    how = settings
-    return how.format, how.partition_by, how.columns, how.types, how.target_bytes

@@ -110,31 +110,29 @@ def find_changes(spark: SparkSession, files: Files, parts: Sequence[Part]) -> li
         parts: The files, and what they were.
     """
     what = f"verify {files.shown}"
-    expected = json.dumps([[part.path, part.size, part.checksum] for part in parts])
     where = files.url, files.storage
-    results = run_pieces(spark, what, len(parts), make_checker, where, expected)
-    said = [OutputProblem(*json.loads(text)) for text in results]
+    results = run_pieces(spark, what, len(parts), make_checker, where, list(parts))
+    said = [OutputProblem(*result) for result in results]
     return sorted((one for one in said if one.message), key=lambda one: one.path)
 
 
-def make_checker(where: tuple[str, dict[str, Any]], expected: str) -> Callable[[int], str]:
+def make_checker(where: tuple[str, dict[str, Any]], parts: list[Part]) -> Callable[[int], Any]:
     """Return what a worker does: compare a file with what was written."""
-    files, parts = Files(*where), json.loads(expected)
+    files = Files(*where)
 
-    def check(number: int) -> str:
-        path, size, checksum = parts[number]
-        return json.dumps([path, _difference(files, path, size, checksum)])
+    def check(number: int) -> tuple[str, str]:
+        return parts[number].path, _difference(files, parts[number])
 
     return check
 
 
-def _difference(files: Files, path: str, size: int, checksum: str) -> str:
+def _difference(files: Files, part: Part) -> str:
     """Say what is wrong with a file; nothing if it is as it was written."""
     try:
-        found = files.found(path)
-        if found.size != size:
-            return f"it has {found.size:,} bytes, {size:,} were written"
-        if files.checksum(path) != checksum:
+        found = files.found(part.path)
+        if found.size != part.size:
+            return f"it has {found.size:,} bytes, {part.size:,} were written"
+        if files.checksum(part.path) != part.checksum:
             return "it has other bytes than were written"
     except FileNotFoundError:
         return "it is gone"

@@ -102,7 +102,7 @@ def verify(
     packs = pack(fragments, range(len(fragments)), BYTES_PER_PARTITION, cores_of(spark))
     what = f"verify {shown}@{number}"
     results = run_pieces(spark, what, len(packs), make_verifier, pin(table, version), packs)
-    found = [one for text in results for one in json.loads(text)]
+    found = [one for result in results for one in result]
     said = sorted(found, key=lambda one: int(one["fragment"]))
     report = Report(
         source=shown,
@@ -119,15 +119,14 @@ def verify(
     return report
 
 
-def make_verifier(pinned: Pinned, packs: list[Pack]) -> Callable[[int], str]:
+def make_verifier(pinned: Pinned, packs: list[Pack]) -> Callable[[int], Any]:
     """Return what a worker does: verify the fragments of a piece."""
     version = pinned.open()
     fragments = version.manifest.fragments
 
-    def check(number: int) -> str:
+    def check(number: int) -> list[dict[str, Any]]:
         first, last = packs[number]
         verifier = Verifier(version)
-        results = [verifier.verify(fragments[one]) for one in range(first, last + 1)]
-        return json.dumps([asdict(result) for result in results])
+        return [asdict(verifier.verify(fragments[one])) for one in range(first, last + 1)]
 
     return check

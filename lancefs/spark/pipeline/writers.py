@@ -22,7 +22,6 @@ from lancefs.spark.pipeline.output_files import Checksum, Files
 _OPEN = 100
 # What the directory of nulls is called.
 NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
-_EXTENSIONS = {"parquet": "parquet", "arrow": "arrow"}
 
 
 def write_parts(
@@ -133,8 +132,7 @@ class _Writers:
         return tuple(self._done)
 
     def _start(self, directory: str) -> _OutputFile:
-        extension = _EXTENSIONS[self._how.format]
-        name = f"{self._name}-{uuid.uuid4().hex[:12]}.{extension}"
+        name = f"{self._name}-{uuid.uuid4().hex[:12]}.{self._how.format}"
         path = "/".join(part for part in (DATA, directory, name) if part)
         return _OutputFile(self._files, path, self._schema, self._how.format)
 
