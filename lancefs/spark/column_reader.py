@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from lancefs.datafile.arrays import stored_values
 from lancefs.datafile.buffers import Ints
@@ -163,7 +163,7 @@ _tables: dict[tuple[Any, ...], TaskColumns] = {}
 
 
 def column_reader(
-    pinned: Pinned, names: Sequence[str], kind: StructField, nanoseconds: Nanoseconds
+    pinned: Pinned, names: Sequence[str], data_type: DataType, nanoseconds: Nanoseconds
 ) -> Callable[..., pa.Array]:
     """Return a function that reads one of some columns at given positions.
 
@@ -173,10 +173,10 @@ def column_reader(
     Args:
         pinned: The version.
         names: The columns.
-        kind: Their type, as Spark sees it, and whether they may be null.
+        data_type: Their type, as Spark sees it.
         nanoseconds: What becomes of nanoseconds.
     """
-    read_one = _reader(pinned, names, kind, nanoseconds)
+    read_one = _reader(pinned, names, data_type, nanoseconds)
 
     @brief
     def read(*same: pa.Array) -> pa.Array:
@@ -186,17 +186,17 @@ def column_reader(
 
 
 def numbered_column_reader(
-    pinned: Pinned, names: Sequence[str], kind: StructField, nanoseconds: Nanoseconds
+    pinned: Pinned, names: Sequence[str], data_type: DataType, nanoseconds: Nanoseconds
 ) -> Callable[[pa.Array, pa.Array], pa.Array]:
     """Return the same, but called with the positions, and as often the number of the column.
 
     Args:
         pinned: The version.
         names: The columns, of which the first is number 0.
-        kind: Their type, as Spark sees it, and whether they may be null.
+        data_type: Their type, as Spark sees it.
         nanoseconds: What becomes of nanoseconds.
     """
-    read_one = _reader(pinned, names, kind, nanoseconds)
+    read_one = _reader(pinned, names, data_type, nanoseconds)
 
     @brief
     def read(positions: pa.Array, numbers: pa.Array) -> pa.Array:
@@ -206,9 +206,9 @@ def numbered_column_reader(
 
 
 def _reader(
-    pinned: Pinned, names: Sequence[str], kind: StructField, nanoseconds: Nanoseconds
+    pinned: Pinned, names: Sequence[str], data_type: DataType, nanoseconds: Nanoseconds
 ) -> Callable[[pa.Array, int], pa.Array]:
-    (field,) = arrow_schema(StructType([kind]))
+    (field,) = arrow_schema(StructType([StructField(names[0], data_type)]))
     key = (*pinned.key, nanoseconds)
 
     def open_columns() -> TaskColumns:

@@ -17,36 +17,23 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import arrow_udf, coalesce, expr
-from pyspark.sql.types import (
-    ByteType,
-    DataType,
-    DateType,
-    DecimalType,
-    IntegerType,
-    LongType,
-    ShortType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.functions import arrow_udf
+from pyspark.sql.types import DataType, StructType
 
 from lancefs.arguments import check_list
-from lancefs.errors import LanceError
 from lancefs.lance_dataset import LanceDataset
 from lancefs.spark.column_reader import column_reader, numbered_column_reader
 from lancefs.spark.partitions import plan
 from lancefs.spark.pinned_version import Pinned, open_table, pin
 from lancefs.spark.session import is_remote, quoted, read
 from lancefs.spark.shipping import function
-from lancefs.spark.spark_types import spark_schema
+from lancefs.spark.spark_types import nullable, spark_schema
 from lancefs.spark.stores import absolute
 from lancefs.spark.table_options import (
     Nanoseconds,
     TableOptions,
     Unsupported,
 )
-from lancefs.table.null_free import none_missing
 from lancefs.table.open_version import OpenVersion
 from lancefs.table.refs import Ref, make_ref
 from lancefs.table.row_metadata import ROW_OFFSET
@@ -62,20 +49,6 @@ _SHARE = 8
 # short then, but Spark sends the numbers to Python.
 _MANY = 64
 _SHARE_OF_MANY = 64
-# Of columns that may be null, Spark first reads all keys of a join to drop nulls, and then the keys
-# that are left again. It takes the result of no function for free of nulls, but that of `coalesce`
-# with one of these for the types of keys.
-_IN_PLACE_OF_NULL: dict[type[DataType], str] = {
-    ByteType: "0Y",
-    ShortType: "0S",
-    IntegerType: "0",
-    LongType: "0L",
-    DecimalType: "CAST(0 AS {})",
-    StringType: "''",
-    DateType: "DATE'1970-01-01'",
-}
-# Most fragments whose metadata is read for it, and only local ones: opening a file takes 1 ms.
-_MOST_OPENED = 64
 _NAMED = "lancefs_columns_"
 _NAMING = Lock()  # threads with one session take turns with the names
 
@@ -130,7 +103,7 @@ def table(
     if names is not None and len(set(names)) < len(names):
         raise ValueError(f"columns is {names!r}; names were expected, each once")
     chosen = LanceDataset(version).scanner(names, with_row_id=with_row_id).projected_schema
-    schema = _as_known(version, spark_schema(chosen, nanoseconds, unsupported))
+    schema = nullable(spark_schema(chosen, nanoseconds, unsupported))
     if filter is None:
         types = [chosen.field(name).type for name in schema.fieldNames()]
         tasks = plan(
@@ -148,29 +121,6 @@ def table(
     return _with_columns(positions, where, version, schema, nanoseconds)
 
 
-def _as_known(version: OpenVersion, schema: StructType) -> StructType:
-    """Say of columns that joins are likely by, and that are known to have no nulls, that it is so.
-
-    All others may be null. The schema of the table tells, or the metadata of few, local files.
-    """
-    is_cheap = version.resolved.store.is_local and len(version.readers) <= _MOST_OPENED
-
-    def may_be_null(field: StructField) -> bool:
-        if type(field.dataType) not in _IN_PLACE_OF_NULL:
-            return True
-        return field.nullable and not (is_cheap and _is_complete(version, field.name))
-
-    return StructType([StructField(f.name, f.dataType, may_be_null(f)) for f in schema])
-
-
-def _is_complete(version: OpenVersion, name: str) -> bool:
-    column = [version.column(name)]
-    try:
-        return all(none_missing(each, column) for each in version.readers)
-    except LanceError:  # of a file that a query without this column does not need
-        return False
-
-
 def _with_columns(
     positions: DataFrame,
     where: TableOptions,
@@ -184,36 +134,27 @@ def _with_columns(
         shared = _shared(schema, _SHARE_OF_MANY)
         readers = [_reader(numbered_column_reader, pinned, *some, nanoseconds) for some in shared]
         with _named(readers, positions.sparkSession) as functions:
-            said = {}
-            for function, (alike, kind) in zip(functions, shared, strict=True):
-                for number, name in enumerate(alike):
-                    call = f"{function}({ROW_OFFSET.name}, {number}S)"
-                    value = call if kind.nullable else f"coalesce({call}, {_in_place(kind)})"
-                    said[name] = f"{value} AS {quoted(name)}"
+            said = {
+                name: f"{function}({ROW_OFFSET.name}, {number}S) AS {quoted(name)}"
+                for function, (alike, _) in zip(functions, shared, strict=True)
+                for number, name in enumerate(alike)
+            }
             return positions.selectExpr(*map(said.get, names))
-    at, columns = positions[ROW_OFFSET.name], dict[str, Any]()
-    for alike, kind in _shared(schema, _SHARE):
-        read = _reader(column_reader, pinned, alike, kind, nanoseconds)
-        found = [read(*[at] * number) for number in range(1, 1 + len(alike))]
-        if not kind.nullable:
-            instead = expr(_in_place(kind))
-            found = [coalesce(column, instead) for column in found]
-        columns.update(zip(alike, found, strict=True))
+    at, columns = positions[ROW_OFFSET.name], {}
+    for alike, data_type in _shared(schema, _SHARE):
+        read = _reader(column_reader, pinned, alike, data_type, nanoseconds)
+        columns.update({name: read(*[at] * number) for number, name in enumerate(alike, 1)})
     return positions.select(*map(columns.get, names)).toDF(*names)  # names all in one call
 
 
-def _in_place(kind: StructField) -> str:
-    return _IN_PLACE_OF_NULL[type(kind.dataType)].format(kind.dataType.simpleString())
-
-
-def _shared(schema: StructType, most: int) -> list[tuple[list[str], StructField]]:
-    """Return the names of columns that share a function, and what these are, without a name."""
-    alike: dict[StructField, list[str]] = {}
+def _shared(schema: StructType, most: int) -> list[tuple[list[str], DataType]]:
+    """Return the names of columns that share a function, and their type."""
+    alike: dict[DataType, list[str]] = {}
     for field in schema:
-        alike.setdefault(StructField("", field.dataType, field.nullable), []).append(field.name)
+        alike.setdefault(field.dataType, []).append(field.name)
     return [
-        (names[start : start + most], kind)
-        for kind, names in alike.items()
+        (names[start : start + most], data_type)
+        for data_type, names in alike.items()
         for start in range(0, len(names), most)
     ]
 
@@ -222,13 +163,13 @@ def _reader(
     owner: Callable[..., Any],
     pinned: Pinned,
     names: list[str],
-    kind: StructField,
+    data_type: DataType,
     nanoseconds: Nanoseconds,
 ) -> Any:
-    """Return the Arrow function of columns of one kind."""
-    run = function(owner, pinned, names, kind, nanoseconds)
+    """Return the Arrow function of columns of one type."""
+    run = function(owner, pinned, names, data_type, nanoseconds)
     run.__annotations__ = {"arrays": pa.Array, "return": pa.Array}  # the kind of function
-    return arrow_udf(run, kind.dataType)
+    return arrow_udf(run, data_type)
 
 
 @contextmanager

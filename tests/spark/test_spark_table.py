@@ -111,33 +111,6 @@ def test_queries_find_what_they_find_in_the_format(spark: Any, path: str, query:
     assert expected
 
 
-@pytest.mark.parametrize("wide", [0, 80])
-def test_a_join_reads_keys_without_nulls_once(spark: Any, tmp_path: Path, wide: int) -> None:
-    """Spark reads keys that may be null twice: to leave out the nulls, and for the join."""
-    keys = pa.table({"id": [1, 2, 3], "text": ["a", "", "c"], "hole": [1, None, 3]})
-    for number in range(wide):
-        keys = keys.append_column(f"c{number}", pa.array([0, 0, 0]))
-    strict = pa.schema([pa.field("more", pa.int32(), nullable=False)])
-    lance.write_dataset(keys, tmp_path / "t.lance")
-    lance.write_dataset(pa.table({"more": [3, 4]}, strict), tmp_path / "u.lance")
-    frame = lancefs.spark.table(spark, tmp_path / "t.lance")
-    other = lancefs.spark.table(spark, tmp_path / "u.lance")
-    names = ["id", "text", "hole"]
-    for left, right, scans, found in (
-        ("id", "more", 2, [(3, "c", 3)]),
-        ("hole", "more", 3, [(3, "c", 3)]),
-        ("text", "cast(more as string)", 2, []),
-    ):
-        joined = frame.selectExpr(*names, f"{left} as k").join(
-            other.selectExpr(f"{right} as k"), "k"
-        )
-        plan = joined.select(names)._jdf.queryExecution().executedPlan().toString()
-        assert plan.count("ArrowEvalPython") == scans, plan
-        assert [tuple(row) for row in joined.select(names).collect()] == found
-    assert frame.where("text = ''").select(names).collect() == [(2, "", None)]
-    assert [field.name for field in frame.schema[:3] if field.nullable] == ["hole"]
-
-
 def test_columns_of_one_type_share_functions(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
