@@ -19,10 +19,12 @@ from duckdb_adapter.identifiers import quoted
 from duckdb_adapter.lake_names import LakeTable, parse_lake_name
 from duckdb_adapter.queries.all_rows import needs_all_rows
 from duckdb_adapter.queries.computed_values import computed_values
-from duckdb_adapter.queries.extreme_tests import INTERVAL_FUNCTIONS
+from duckdb_adapter.queries.extreme_tests import INTERVAL_FUNCTIONS, extreme_uses
 from duckdb_adapter.queries.guessed_views import guessed_view
+from duckdb_adapter.queries.joins import may_join, tests_constants
+from duckdb_adapter.queries.kept_queries import StatementTable, table_query
 from duckdb_adapter.queries.outside_tables import key_sources
-from duckdb_adapter.queries.table_uses import StatementTable, TableUses, table_uses
+from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.rewrites import restrict, restrict_view
 from duckdb_adapter.sources.arrow_source import ArrowDataset
 from duckdb_adapter.sources.joined_keys import JoinedScan, is_long
@@ -63,7 +65,7 @@ class ResolvedName(NamedTuple):
         reader: A part of the variable name that makes it unique among those of the same table.
         lake: The attached folder, if a view of the folder reads the table.
         columns: The columns that the view expects, if a view reads the table.
-        uses: The analyses of the statement; None if the rows are not those of a whole table, or the
+        query: The statement; None if the rows are not those of a whole table, or the
             statement is not known.
         context: What DuckDB reports about the statement; None before DuckDB 2.0.
         told: What DuckDB tells before the scan begins: keys that the table is joined by, and times.
@@ -77,7 +79,7 @@ class ResolvedName(NamedTuple):
     reader: str = READER
     lake: LakeTable | None = None
     columns: pa.Schema | None = None
-    uses: TableUses | None = None
+    query: TableQuery | None = None
     context: BindContext | None = None
     told: tuple[ToldKeys | ToldBound, ...] = ()
     view: ToldView | None = None
@@ -96,11 +98,11 @@ class ResolvedName(NamedTuple):
         columns = None
         if self.lake is not None and isinstance(rows, Rows):
             columns = rows.schema.remove(0) if rows.hidden else rows.schema
-        uses = self.uses_in(text)
-        if uses is not None and isinstance(rows, Rows):
-            rows = restrict(rows, uses, context, self.lake is not None)
+        query = self.query_in(text)
+        if query is not None and isinstance(rows, Rows):
+            rows = restrict(rows, query, context, self.lake is not None)
         found = self._replace(
-            rows=rows, statement=text, columns=columns, uses=uses, context=context
+            rows=rows, statement=text, columns=columns, query=query, context=context
         )
         return found._replace(told=found._told_values())
 
@@ -116,8 +118,8 @@ class ResolvedName(NamedTuple):
         if view is None:
             return None
         table = StatementTable(self.name, view.name, view)
-        uses = table_uses(text, table, rows.dataset.schema, None)
-        found = restrict_view(rows, uses, context)
+        query = table_query(text, table, rows.dataset.schema, None)
+        found = restrict_view(rows, query, context)
         if found is None:
             return None
         builtins = found.required_builtins
@@ -129,21 +131,21 @@ class ResolvedName(NamedTuple):
 
     def _told_values(self) -> tuple[ToldKeys | ToldBound, ...]:
         """Return what DuckDB is to tell, that leaves out rows of a long table."""
-        rows, uses, context = self.rows, self.uses, self.context
-        if uses is None or context is None or not isinstance(rows, RowSource) or not is_long(rows):
+        rows, query, context = self.rows, self.query, self.context
+        if query is None or context is None or not isinstance(rows, RowSource) or not is_long(rows):
             return ()
         if context.use.bind_count > 1 or not context.settings.calls_back:
             return ()
-        bounds, keys = computed_values(uses.query)
-        if uses.extremes is not None:  # which are known without a scan
+        bounds, keys = computed_values(query)
+        if extreme_uses(query) is not None:  # which are known without a scan
             bounds = [bound for bound in bounds if not bound.value.places]
-        if uses.may_join:
-            keys = [*keys, *key_sources(uses.query)]
+        if may_join(query):
+            keys = [*keys, *key_sources(query)]
         told = told_bounds(rows, bounds, context.settings.compares_bytes())
         return *told, *told_keys(rows, keys, context.settings)
 
-    def uses_in(self, text: str) -> TableUses | None:
-        """Return the analyses of a statement, if the name stands for a whole table.
+    def query_in(self, text: str) -> TableQuery | None:
+        """Return a statement, if the name stands for a whole table.
 
         Args:
             text: The whole statement.
@@ -152,7 +154,7 @@ class ResolvedName(NamedTuple):
         if not isinstance(self.rows, RowSource) or (functions.is_call(self.name) and call is None):
             return None
         schema = self.rows.schema if self.rows.table is None else self.rows.table.schema
-        return table_uses(text, StatementTable(self.name, self.alias, self.lake), schema, call)
+        return table_query(text, StatementTable(self.name, self.alias, self.lake), schema, call)
 
     def select(self, changes: Mapping[str, str] | None = None) -> str:
         """Return the query that replaces the name, over the variables of `sources`.
@@ -226,20 +228,20 @@ class ResolvedName(NamedTuple):
 
     def _joined(self, rows: RowSource) -> JoinedScan | None:
         """Return the scan of rows that may be joined with others; None where the text tells not."""
-        if self.uses is None or self.context is None:
+        if self.query is None or self.context is None:
             return None
-        if not (self.told or self.uses.may_join):
+        if not (self.told or may_join(self.query)):
             return None
         is_binary = self.context.settings.compares_bytes()
-        return JoinedScan(self.context.use, self.uses.query, rows, is_binary, self.told)
+        return JoinedScan(self.context.use, self.query, rows, is_binary, self.told)
 
     def _is_alone(self) -> bool:
         """Whether the statement reads this table only, and columns outside of WHERE."""
-        return self.uses is not None and self.uses.query.reads_alone()
+        return self.query is not None and self.query.reads_alone()
 
     def _is_filtered(self) -> bool:
         """Whether the statement joins rows that a comparison with a constant filters."""
-        return self.uses is not None and self.uses.tests_constants
+        return self.query is not None and tests_constants(self.query)
 
 
 def resolve_name(name: str, storage: Storage) -> ResolvedName | None:

@@ -12,9 +12,19 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from duckdb_adapter.engine_settings import BindContext
-from duckdb_adapter.queries.limits import LimitedRange
-from duckdb_adapter.queries.members import UsedColumns
-from duckdb_adapter.queries.table_uses import TableUses
+from duckdb_adapter.queries.called_functions import takes_encoded_lists
+from duckdb_adapter.queries.computed_filters import computed_filter
+from duckdb_adapter.queries.extreme_tests import extreme_uses
+from duckdb_adapter.queries.groups import repeated_columns
+from duckdb_adapter.queries.joins import join_keys
+from duckdb_adapter.queries.limits import LimitedRange, limited_range, sampled_rows
+from duckdb_adapter.queries.members import UsedColumns, used_columns
+from duckdb_adapter.queries.partitions import top_n_of_partitions
+from duckdb_adapter.queries.pivots import BIND_COUNT, pivot_groups
+from duckdb_adapter.queries.sorts import sorted_columns
+from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.top_n import TopN, top_n_of
+from duckdb_adapter.queries.unpushed_filters import unpushed_conditions
 from duckdb_adapter.releases import is_new, reads_encoded_lists
 from duckdb_adapter.sources.column_values import are_values_cached, keep_texts
 from duckdb_adapter.sources.deferred_columns import computed_rows
@@ -45,14 +55,14 @@ class BoundTable(NamedTuple):
 
     Attributes:
         rows: The rows of the table.
-        uses: The analyses of the statement.
+        query: The statement.
         context: What DuckDB reports about the statement.
         is_view: Whether a view reads the table, which needs all columns with their own types.
         is_guessed: Whether that view may be another one than all of the table.
     """
 
     rows: Rows
-    uses: TableUses
+    query: TableQuery
     context: BindContext
     is_view: bool
     is_guessed: bool = False
@@ -68,18 +78,19 @@ class BoundTable(NamedTuple):
     @property
     def is_nested(self) -> bool:
         """Whether there are SELECTs around that of the table."""
-        return self.uses.query.is_nested
+        return self.query.is_nested
 
     @property
     def columns(self) -> UsedColumns:
         """The parts of columns that the statement uses; empty if it may use all of them."""
-        used = self.uses.columns if self.is_first else UsedColumns()
+        used = used_columns(self.query) if self.is_first else UsedColumns()
         return UsedColumns() if self.is_view and not used.uses_nothing else used
 
     @property
     def is_of_statement(self) -> bool:
         """Whether the name is bound for the FROM clause, which DuckDB binds twice for a PIVOT."""
-        return self.context.use.bind_count <= self.uses.bind_count
+        places = BIND_COUNT if pivot_groups(self.query) else 1
+        return self.context.use.bind_count <= places
 
     @property
     def are_values_enough(self) -> bool:
@@ -90,13 +101,13 @@ class BoundTable(NamedTuple):
     def takes_encoded_lists(self) -> bool:
         """Whether lists of strings may come with dictionaries."""
         is_taken = self.is_first and self.rows.has_lists and reads_encoded_lists()
-        return is_taken and self.uses.takes_encoded_lists
+        return is_taken and takes_encoded_lists(self.query)
 
     def with_used_columns(self, rows: Rows) -> Rows:
         """Return the rows with only the columns that the statement names, if there are many."""
         if self.is_view or not self.is_first or len(rows.schema) < _MANY_COLUMNS:
             return rows
-        query = self.uses.query
+        query = self.query
         return rows.with_columns([query.columns[one] for one in query.uses]) if query.uses else rows
 
 
@@ -104,21 +115,21 @@ Rewrite: TypeAlias = Callable[[BoundTable], Replacement | None]
 
 
 def restrict(
-    rows: Rows, uses: TableUses, context: BindContext | None, is_view: bool
+    rows: Rows, query: TableQuery, context: BindContext | None, is_view: bool
 ) -> Replacement:
     """Return what DuckDB reads in place of a table: the rows that the statement uses, or more.
 
     Args:
         rows: The rows of the table.
-        uses: The analyses of the statement.
+        query: The statement.
         context: What DuckDB reports about the statement; None before DuckDB 2.0.
         is_view: Whether a view reads the table.
     """
     if context is None:
         # Only what the text alone proves.
-        top_n = uses.top_n
+        top_n = _first_rows(query)
         return rows if top_n is None or top_n.calls else TopNRows(rows.dataset, top_n)
-    table = BoundTable(rows, uses, context, is_view)
+    table = BoundTable(rows, query, context, is_view)
     kept = kept_rows(rows)
     if kept is not None:
         return _first_applied((_row_count, partial(_kept, kept)), table) or kept
@@ -129,12 +140,12 @@ def restrict(
     return table.rows if found is None else found
 
 
-def restrict_view(rows: Rows, uses: TableUses, context: BindContext) -> Rows | None:
+def restrict_view(rows: Rows, query: TableQuery, context: BindContext) -> Rows | None:
     """Return the rows that a statement uses of a view, if that is all of a table, or more.
 
     Args:
         rows: The rows of the table.
-        uses: The analyses of the statement, in which the view stands for the table.
+        query: The statement, in which the view stands for the table.
         context: What DuckDB reports about the statement, and tells of the view.
 
     Returns:
@@ -142,8 +153,9 @@ def restrict_view(rows: Rows, uses: TableUses, context: BindContext) -> Rows | N
     """
     if kept_rows(rows) is not None:
         return None
-    table = BoundTable(rows, uses, context, is_view=True, is_guessed=True)
-    skipping = _limited if uses.limited_range and uses.limited_range.skipped else _sample
+    table = BoundTable(rows, query, context, is_view=True, is_guessed=True)
+    limited = limited_range(query)
+    skipping = _limited if limited and limited.skipped else _sample
     found = _first_applied((_top_n, skipping, _deferred, _extreme_filters, _unpushed), table)
     return found if isinstance(found, Rows) else None
 
@@ -159,7 +171,7 @@ def _first_applied(rewrites: Sequence[Rewrite], table: BoundTable) -> Replacemen
 
 def _with_cached_strings(table: BoundTable) -> BoundTable:
     """Return a table with those string columns cached that statements use repeatedly."""
-    used = table.uses.repeated_columns
+    used = repeated_columns(table.query)
     try:
         is_new = bool(used.columns) and table.are_values_enough and keep_texts(table.rows, used)
     except LanceError as error:  # see `_applied`
@@ -181,8 +193,13 @@ def _applied(rewrite: Rewrite, table: BoundTable) -> Replacement | None:
         return None
 
 
+def _first_rows(query: TableQuery) -> TopN | None:
+    """Return the first rows of all, or of each group, where a statement uses no others."""
+    return top_n_of(query) or top_n_of_partitions(query)
+
+
 def _top_n(table: BoundTable) -> Replacement | None:
-    top_n = table.uses.top_n
+    top_n = _first_rows(table.query)
     if top_n is None:
         return None
     is_counted = bool(top_n.calls) or table.is_guessed
@@ -203,13 +220,13 @@ def _extremes(table: BoundTable) -> Replacement | None:
         return None
     used = table.columns
     rows = MemberRows(table.rows.dataset, used) if used.members else table.rows
-    return extreme_rows(rows, table.uses.query, table.context.settings.compares_bytes)
+    return extreme_rows(rows, table.query, table.context.settings.compares_bytes)
 
 
 def _value_counts(table: BoundTable) -> Replacement | None:
     if not table.are_values_enough:
         return None
-    return value_count_rows(table.rows, table.uses.query, table.context.settings.compares_bytes)
+    return value_count_rows(table.rows, table.query, table.context.settings.compares_bytes)
 
 
 def _limit(table: BoundTable) -> Replacement | None:
@@ -228,14 +245,14 @@ def _limited(table: BoundTable) -> Rows | None:
 
 def _range(table: BoundTable) -> LimitedRange | None:
     """Return the rows that LIMIT and OFFSET leave."""
-    found = table.uses.limited_range
+    found = limited_range(table.query)
     # If DuckDB does not preserve the order, an OFFSET may skip any rows.
     is_kept = found is None or not found.skipped or table.context.settings.keeps_order()
     return found if is_kept else None
 
 
 def _sample(table: BoundTable) -> Replacement | None:
-    count = table.uses.sampled_rows
+    count = sampled_rows(table.query)
     if not count or not table.is_first:
         return None
     return SampledRows(table.rows.dataset, count, table.context.use)
@@ -243,33 +260,32 @@ def _sample(table: BoundTable) -> Replacement | None:
 
 def _kept(kept: KeptRows, table: BoundTable) -> Replacement:
     """Return the rows of a small table that are kept, with the ranges of the keys of joins."""
-    expressions = ranged_keys(kept, table.uses.join_keys)
+    expressions = ranged_keys(kept, join_keys(table.query))
     return kept.with_expressions(expressions) if expressions else kept
 
 
 def _extreme_filters(table: BoundTable) -> Rows | None:
     """Return rows that are compared with extremes, or have those that the statement computes."""
-    uses = table.uses.extremes if are_values_cached(table.rows) else None
+    uses = extreme_uses(table.query) if are_values_cached(table.rows) else None
     if uses is None or not table.context.settings.compares_bytes():
         return None
-    use, query = table.context.use, table.uses.query
+    use, query = table.context.use, table.query
     return ExtremeRows(table.rows.dataset, table.columns, uses, query, use, table.is_first)
 
 
 def _deferred(table: BoundTable) -> Rows | None:
     """Return the rows that pass WHERE, of which DuckDB computes a part, where these are few."""
-    uses, is_told = table.uses, table.context.settings.calls_back and table.is_first
-    if (table.is_view and not table.is_guessed) or not (
-        is_told and has_many_rows(table.rows.dataset.opened)
-    ):
+    is_told = table.context.settings.calls_back and table.is_first
+    is_clear = is_told and (table.is_guessed or not table.is_view)
+    if not (is_clear and has_many_rows(table.rows.dataset.opened)):
         return None
-    filter = None if uses.unpushed_conditions else uses.computed_filter
+    filter = None if unpushed_conditions(table.query) else computed_filter(table.query)
     return None if filter is None else computed_rows(table.rows, filter, table.context.use)
 
 
 def _unpushed(table: BoundTable) -> Rows | None:
     """Return the rows that pass conditions which DuckDB does not push down."""
-    conditions = table.uses.unpushed_conditions
+    conditions = unpushed_conditions(table.query)
     if not conditions or not table.context.settings.compares_bytes():
         return None
     return FilteredRows(table.rows.dataset, table.columns, conditions, table.context.use)
@@ -296,12 +312,12 @@ def _scanned(table: BoundTable) -> Replacement:
     # Before DuckDB 2.0, which aggregates below joins, groups by strings are quicker.
     rows = table.with_used_columns(rows)
     is_grouped = table.is_of_statement and is_new()
-    grouped = group_by_codes(rows, table.uses.query) if is_grouped else rows
+    grouped = group_by_codes(rows, table.query) if is_grouped else rows
     if grouped is not rows:
         return grouped
-    expressions = ranged_keys(table.rows, table.uses.join_keys)
-    if table.uses.sorted_columns:
-        expressions |= ranged_to_sort(table.rows, table.uses.sorted_columns)
+    expressions = ranged_keys(table.rows, join_keys(table.query))
+    if sorted_to := sorted_columns(table.query):
+        expressions |= ranged_to_sort(table.rows, sorted_to)
     return rows.with_expressions(expressions) if expressions else rows
 
 

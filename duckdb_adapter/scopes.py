@@ -16,7 +16,7 @@ from duckdb_adapter.functions import differ_in_time, find_call, is_call
 from duckdb_adapter.identifiers import fold, literal, quoted
 from duckdb_adapter.interrupts import QUERY_SCOPE
 from duckdb_adapter.pinned_versions import NameUse
-from duckdb_adapter.queries.called_functions import CalledFunctions
+from duckdb_adapter.queries.called_functions import CalledFunctions, functions_of_sole_use
 from duckdb_adapter.queries.long_lists import without_long_lists
 from duckdb_adapter.releases import is_new
 from duckdb_adapter.resolved_names import ResolvedName, builtins_test, resolve_name
@@ -160,8 +160,8 @@ class Scope:
 
     def _context_of(self, found: ResolvedName) -> BindContext | None:
         """Return how the statement uses a name; None where its text does not prove it."""
-        uses = found.uses_in(self._text)
-        functions = None if uses is None else uses.functions_of_sole_use
+        query = found.query_in(self._text)
+        functions = None if query is None else functions_of_sole_use(query)
         if functions is None or self._settings is None or not self._are_builtin(functions):
             return None
         return BindContext(NameUse.sole(), self._settings)

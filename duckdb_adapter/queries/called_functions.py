@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from duckdb_adapter.queries.function_names import AGGREGATES, MAKING_ONE_VALUE, OF_VALUES
-from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.table_query import TableQuery, kept_by_query
 from duckdb_adapter.queries.trees import expressions_in, function_of, is_dotted
 
 # Functions that are called otherwise than with one number: see `builtins_test`.
@@ -51,6 +51,7 @@ class CalledFunctions(NamedTuple):
     operators: frozenset[str] = frozenset()
 
 
+@kept_by_query
 def functions_of_sole_use(query: TableQuery) -> CalledFunctions | None:
     """Return the functions that have to be DuckDB's own if the statement uses the table once.
 
@@ -71,6 +72,7 @@ def functions_of_sole_use(query: TableQuery) -> CalledFunctions | None:
     return CalledFunctions(frozenset(names), frozenset(operators))
 
 
+@kept_by_query
 def takes_encoded_lists(query: TableQuery) -> bool:
     """Whether a statement calls no function that could take encoded lists wrong.
 

@@ -18,7 +18,7 @@ from duckdb_adapter.queries.function_names import REPEATABLE
 from duckdb_adapter.queries.members import UsedColumns, reduce_uses
 from duckdb_adapter.queries.parsing import tail_to_sql
 from duckdb_adapter.queries.row_tests import tests_of_term
-from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.table_query import TableQuery, kept_by_query
 from duckdb_adapter.queries.top_n import count_first_rows
 from duckdb_adapter.queries.trees import changes_columns, expressions_in, is_dotted, terms_of
 
@@ -59,6 +59,7 @@ class ComputedFilter(NamedTuple):
     is_limited: bool
 
 
+@kept_by_query
 def computed_filter(query: TableQuery) -> ComputedFilter | None:
     """Return how DuckDB finds the rows that a query uses, of which it uses other columns, too.
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.column_uses import sole_argument
-from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.table_query import TableQuery, kept_by_query
 from duckdb_adapter.queries.table_reads import (
     NamedQuery,
     TableRead,
@@ -131,6 +131,7 @@ class ExtremeUses(NamedTuple):
     is_first: bool
 
 
+@kept_by_query
 def extreme_uses(query: TableQuery) -> ExtremeUses | None:
     """Return the extremes that a statement computes of a table, or compares its columns with.
 

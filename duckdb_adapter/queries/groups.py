@@ -161,6 +161,7 @@ class RepeatedColumns(NamedTuple):
     tested: Sequence[str] = ()
 
 
+@kept_by_query
 def repeated_columns(query: TableQuery) -> RepeatedColumns:
     """Return the columns that a query tests, and all that it names if it aggregates.
 

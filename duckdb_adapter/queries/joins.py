@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from duckdb_adapter.identifiers import fold
-from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.table_query import TableQuery, kept_by_query
 from duckdb_adapter.queries.trees import (
     NamedColumns,
     classes_in,
@@ -43,6 +43,7 @@ _SIDES_OF_ALL = {"INNER": ("left", "right"), "LEFT": ("left",), "RIGHT": ("right
 _CONSTANTS = {"CONSTANT", "PARAMETER", "CAST", "TYPE", "FUNCTION"}
 
 
+@kept_by_query
 def join_keys(query: TableQuery) -> frozenset[str]:
     """Return the columns of a table that a statement compares with one of another table.
 
@@ -132,22 +133,24 @@ def _filtered_columns(root: Any) -> set[str]:
     return asked
 
 
-def may_join(text: str) -> bool:
+@kept_by_query
+def may_join(query: TableQuery) -> bool:
     """Whether it is worthwhile to look at how a statement joins tables.
 
     Args:
-        text: The statement.
+        query: The statement with a table.
     """
-    return _SEVERAL.search(text) is not None
+    return _SEVERAL.search(query.text) is not None
 
 
+@kept_by_query
 def tests_constants(query: TableQuery) -> bool:
     """Whether a statement joins rows of the table for which a comparison with constants is true.
 
     Args:
         query: The statement with the table.
     """
-    if not query.columns or not _WHERE.search(query.text) or not may_join(query.text):
+    if not query.columns or not _WHERE.search(query.text) or not may_join(query):
         return False
     read = query.table_read
     where = None if read is None else read.select.get("where_clause")

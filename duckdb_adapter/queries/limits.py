@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.table_query import TableQuery, kept_by_query
 from duckdb_adapter.queries.trees import expressions_in, number_of, shows_rows
 
 # Expressions that use nothing but the row.
@@ -29,6 +29,7 @@ class LimitedRange(NamedTuple):
     limit: int | None
 
 
+@kept_by_query
 def limited_range(query: TableQuery) -> LimitedRange | None:
     """Return the rows that LIMIT and OFFSET leave of a table; None if a query may use others."""
     text = query.text.lower()
@@ -48,6 +49,7 @@ def limited_range(query: TableQuery) -> LimitedRange | None:
     return LimitedRange(skipped, most)
 
 
+@kept_by_query
 def sampled_rows(query: TableQuery) -> int:
     """Return how many rows of a table a query draws with `USING SAMPLE`; 0 if it uses others, too.
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.column_uses import ColumnUses, PathUse, members_named
-from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.table_query import TableQuery, kept_by_query
 
 # What a text has that may test whether values are missing.
 _TESTS = re.compile(r"\bcount\s*\(\s*[^*\s]|null\b", re.IGNORECASE)
@@ -46,6 +46,7 @@ class UsedColumns(NamedTuple):
         return self.no_values and not (self.members or self.tested)
 
 
+@kept_by_query
 def used_columns(query: TableQuery) -> UsedColumns:
     """Return what a query uses of columns."""
     text = query.text

@@ -18,7 +18,7 @@ from typing import Any
 
 from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.row_tests import tests_of
-from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.table_query import TableQuery, kept_by_query
 from duckdb_adapter.queries.top_n import (
     MAX_FIRST_ROWS,
     TopN,
@@ -57,6 +57,7 @@ _PLAIN = {
 }
 
 
+@kept_by_query
 def top_n_of_partitions(query: TableQuery) -> TopN | None:
     """Return the first rows of each partition that a query uses; None where it may use others."""
     lower = query.text.lower()

@@ -10,7 +10,7 @@ from typing import Any
 
 from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.function_names import AGGREGATES, OF_VALUES
-from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.table_query import TableQuery, kept_by_query
 from duckdb_adapter.queries.trees import (
     calls_only,
     classes_in,
@@ -45,6 +45,7 @@ def pivoted_columns(query: TableQuery) -> list[str]:
     return [column for name, column in query.columns.items() if name in used]
 
 
+@kept_by_query
 def pivot_groups(query: TableQuery) -> list[str]:
     """Return the columns by which a PIVOT groups, in lower case, as `pivoted_columns` says.
 

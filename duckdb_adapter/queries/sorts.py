@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.table_query import TableQuery, kept_by_query
 from duckdb_adapter.queries.trees import classes_in, shows_rows
 
 
+@kept_by_query
 def sorted_columns(query: TableQuery) -> Collection[str]:
     """Return the columns that a statement sorts, or carries along, where it sorts all rows.
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.row_tests import RowTests, tests_of
-from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.table_query import TableQuery, kept_by_query
 from duckdb_adapter.queries.trees import (
     changes_columns,
     classes_in,
@@ -89,6 +89,7 @@ class TopN(NamedTuple):
         return [tuple(each if each is not None else one for each in given) for one in settings]
 
 
+@kept_by_query
 def top_n_of(query: TableQuery) -> TopN | None:
     """Return the first rows that a query uses of a table; None where it may use all."""
     lower = query.text.lower()

@@ -18,11 +18,12 @@ import pyarrow.compute as pc
 
 from duckdb_adapter.queries.days import HAS_DAYS, day_condition, has_days
 from duckdb_adapter.queries.likes import HAS_PATTERNS, pattern_conditions
-from duckdb_adapter.queries.table_query import TableQuery
+from duckdb_adapter.queries.table_query import TableQuery, kept_by_query
 from duckdb_adapter.queries.times import are_nanoseconds, time_test
 from duckdb_adapter.queries.trees import NamedColumns, terms_of
 
 
+@kept_by_query
 def unpushed_conditions(query: TableQuery) -> list[pc.Expression]:
     """Return conditions that are true for all rows that a query uses of a table."""
     read = query.table_read if query.columns and _may_have_some(query) else None
