@@ -235,9 +235,9 @@ class ResolvedName(NamedTuple):
         is_binary = self.context.settings.compares_bytes()
         return JoinedScan(self.context.use, self.query, rows, is_binary, self.told)
 
-    def _is_alone(self) -> bool:
-        """Whether the statement reads this table only, and columns outside of WHERE."""
-        return self.query is not None and self.query.reads_alone()
+    def _is_alone(self, columns: Collection[str]) -> bool:
+        """Whether the statement reads this table only, and some columns outside of WHERE."""
+        return self.query is not None and self.query.reads_alone(columns)
 
     def _is_filtered(self) -> bool:
         """Whether the statement joins rows that a comparison with a constant filters."""

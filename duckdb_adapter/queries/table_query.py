@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -196,11 +196,18 @@ class TableQuery:
             if pa.types.is_struct(field.type) and field.type not in _DESCRIPTORS
         }
 
-    def reads_alone(self) -> bool:
-        """Whether the query uses the table alone, with columns outside of WHERE."""
+    def reads_alone(self, columns: Collection[str]) -> bool:
+        """Whether the query uses the table alone, with some columns at least outside of WHERE.
+
+        Args:
+            columns: Those that it has to use there; there have to be others if these are none.
+        """
         node = self.table_select
         if node is None:
             return False
-        shown = classes_in({key: part for key, part in node.items() if key != "where_clause"})
-        tested = classes_in(node["where_clause"])
-        return "SUBQUERY" not in shown | tested and not shown.isdisjoint(("COLUMN_REF", "STAR"))
+        others = {**node, "where_clause": None}
+        shown, tested = classes_in(others), classes_in(node["where_clause"])
+        if "SUBQUERY" in shown | tested or shown.isdisjoint(("COLUMN_REF", "STAR")):
+            return False
+        uses = self.uses_in(others)
+        return uses is None or all(fold(column) in uses for column in columns)

@@ -6,7 +6,7 @@ DuckDB 2.0 asks for rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -20,7 +20,7 @@ from duckdb_adapter.interrupts import reraise_interrupts
 from duckdb_adapter.planned_scans import note_scan
 from duckdb_adapter.sources.joined_keys import JoinedScan
 from duckdb_adapter.sources.predicates import is_selective, predicate_columns, to_arrow_expression
-from duckdb_adapter.sources.rows import RowSource
+from duckdb_adapter.sources.rows import RowSource, has_lengths
 
 # The share of rows that DuckDB takes a scan for that it gives a filter.
 _FILTERED_SHARE = 0.2
@@ -32,7 +32,8 @@ class LanceSource(ArrowScanSource):
     Args:
         rows: The rows of a table, or of several; see `RowSource.for_scan`.
         on_bind: Called when DuckDB has the source, before it reads anything.
-        is_alone: Returns whether the query reads nothing else, and more than what filters need.
+        is_alone: Returns whether the query reads nothing else, and some columns, or any, besides
+            those that filters need.
         is_filtered: Returns whether the query joins the rows that pass a filter.
         joined: The same scan, beside those of tables that it may be joined with; None of others.
     """
@@ -43,7 +44,7 @@ class LanceSource(ArrowScanSource):
         self,
         rows: RowSource,
         on_bind: Callable[[], None],
-        is_alone: Callable[[], bool],
+        is_alone: Callable[[Collection[str]], bool],
         is_filtered: Callable[[], bool],
         joined: JoinedScan | None,
     ) -> None:
@@ -85,9 +86,11 @@ class LanceSource(ArrowScanSource):
             return False
         # DuckDB takes what it tests itself for a fifth of the rows, and would put joins in an
         # order that is good for so few.
-        kinds = [self._rows.filter_field(name).type for name in predicate_columns(predicate)]
-        is_wide = not is_selective(predicate, kinds)
-        is_left = is_wide and self._rows.keeps_most(filter) and self._is_alone()
+        kinds = {name: self._rows.filter_field(name).type for name in predicate_columns(predicate)}
+        # To hand strings over that only the filter needs would take longer than to test them.
+        texts = [name for name, kind in kinds.items() if has_lengths(kind)]
+        is_wide = not is_selective(predicate, list(kinds.values()))
+        is_left = is_wide and self._rows.keeps_most(filter) and self._is_alone(texts)
         if self._planned is not None:
             self._planned.add(filter, is_left)
         return not is_left
