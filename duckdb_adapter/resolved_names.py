@@ -309,7 +309,8 @@ def _with_all(query: str, empty: pa.Table, name: str) -> str:
         name: The variable that holds these.
     """
     columns = ", ".join(map(quoted, empty.column_names))
-    both = f"FROM ({query}) UNION ALL BY NAME (FROM {quoted(name)} WHERE false)"
+    # The first one tells the order of members.
+    both = f"FROM {quoted(name)} WHERE false UNION ALL BY NAME FROM ({query})"
     return f"SELECT {columns} FROM ({both})"
 
 

@@ -18,7 +18,7 @@ from duckdb_adapter.queries.extreme_tests import extreme_uses
 from duckdb_adapter.queries.groups import repeated_columns
 from duckdb_adapter.queries.joins import join_keys
 from duckdb_adapter.queries.limits import LimitedRange, limited_range, sampled_rows
-from duckdb_adapter.queries.members import UsedColumns, used_columns
+from duckdb_adapter.queries.members import UsedColumns, untested_members, used_columns
 from duckdb_adapter.queries.partitions import top_n_of_partitions
 from duckdb_adapter.queries.pivots import BIND_COUNT, pivot_groups
 from duckdb_adapter.queries.sorts import sorted_columns
@@ -84,7 +84,10 @@ class BoundTable(NamedTuple):
     def columns(self) -> UsedColumns:
         """The parts of columns that the statement uses; empty if it may use all of them."""
         used = used_columns(self.query) if self.is_first else UsedColumns()
-        return UsedColumns() if self.is_view and not used.uses_nothing else used
+        if not self.is_view or used.uses_nothing:
+            return used
+        # Members that are not there are null in a view, but a guess may be wrong.
+        return UsedColumns() if self.is_guessed else UsedColumns(untested_members(self.query))
 
     @property
     def is_of_statement(self) -> bool:

@@ -63,6 +63,24 @@ def used_columns(query: TableQuery) -> UsedColumns:
     return reduce_uses(query.uses, structs, query.columns)
 
 
+@kept_by_query
+def untested_members(query: TableQuery) -> Mapping[str, list[str]]:
+    """Return the members of structs that a query uses, of which WHERE tests none.
+
+    DuckDB pushes no test down to structs that get more members by a query in between.
+    """
+    select, members = query.table_select, used_columns(query).members
+    if select is None or not members:
+        return {}
+    kept = ("type", "from_table", "where_clause")
+    tested = query.uses_in({key: select[key] if key in kept else [] for key in select})
+    return {
+        name: paths
+        for name, paths in members.items()
+        if tested is not None and fold(name) not in tested
+    }
+
+
 def _has_any(columns: Iterable[str], text: str) -> bool:
     """Whether the name of a column may stand in a text, which is in lower case."""
     return any(column.lower() in text for column in columns)

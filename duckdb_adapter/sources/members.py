@@ -51,6 +51,7 @@ class MemberRows(Rows):
     def __init__(self, dataset: LanceDataset, used: UsedColumns) -> None:
         super().__init__(dataset)
         self._used = used
+        self.has_all_columns = not used.members
         self.required_builtins = frozenset({"count"}) if used.counts else frozenset()
         schema = dataset.schema
         self._fields = {

@@ -28,6 +28,12 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "host": [f"host-{n % 7:02}" for n in range(ROWS)],
             "message": [f"request {n}" for n in range(ROWS)],
             "req": [{"status": n % 5, "latency": -n} for n in range(ROWS)],
+            "at": [
+                {"city": f"c{n % 9}", "place": {"x": n, "y": None if n % 4 else "y"}, "n": n % 3}
+                if n % 11
+                else None
+                for n in range(ROWS)
+            ],
             "ts": pa.array([n * 7919 % ROWS for n in range(ROWS)], pa.timestamp("us")),
         }
     )
@@ -62,6 +68,11 @@ STATEMENTS = [
     "SELECT level, host, count(*) FROM {t} GROUP BY ALL ORDER BY ALL",
     "SELECT req.status, count(*) FROM {t} GROUP BY ALL ORDER BY ALL",
     "SELECT sum(req.status) FROM {t}",
+    "SELECT sum(req.latency), max(id) FROM {t} WHERE req.status < 3 AND id > 5",
+    "SELECT count(l.at.n), max(l.at.place.x) FROM {t} AS l",
+    "SELECT l.at.place, id FROM {t} AS l ORDER BY l.at.city DESC, id LIMIT 4",
+    "SELECT count(*) FROM {t} AS l WHERE l.at.place.y IS NULL AND l.at.n = 1",
+    "SELECT l.at, sum(l.at.n) OVER (ORDER BY id) FROM {t} AS l ORDER BY id LIMIT 3",
     "SELECT min(ts), max(id), count(*) FROM {t}",
     "SELECT count(*) FROM {t}",
     "SELECT id, level FROM {t} LIMIT 5 OFFSET 2500",
@@ -87,7 +98,12 @@ def test_a_statement_reads_what_one_over_the_path_reads(
 
 @pytest.mark.parametrize(
     "statement",
-    ["SELECT sum(req.latency), count(message) FROM {t}", "SELECT count(req.status) FROM {t}"],
+    [
+        "SELECT sum(req.latency), count(message) FROM {t}",
+        "SELECT count(req.status) FROM {t}",
+        "SELECT l.at.place.y, l.at.n, max(host) FROM {t} AS l WHERE l.at.city <> 'c3' GROUP BY ALL "
+        "ORDER BY ALL",
+    ],
 )
 def test_a_view_keeps_its_columns(con: Any, native: Any, statement: str) -> None:
     for _ in range(3):
