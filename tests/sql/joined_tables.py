@@ -229,6 +229,13 @@ OTHERS = [
 ]
 
 
+def write_facts(folder: Path) -> None:
+    """Write the table `facts.lance` of several files, some of whose rows are deleted."""
+    path = str(folder / "facts.lance")
+    lance.write_dataset(facts_rows(), path, max_rows_per_file=1500)
+    lance.dataset(path).delete("n % 500 = 3")
+
+
 @contextmanager
 def own_tables(folder: Path, made: Callable[[pa.Table], Any] = lambda rows: rows) -> Iterator[Any]:
     """Open a database whose own tables `facts`, `keys` and `others` tell the right answers.

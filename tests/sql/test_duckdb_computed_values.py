@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import lance
 import pytest
-from joined_tables import answer_of, facts_rows, filled, make_long, own_tables
+from joined_tables import answer_of, filled, make_long, own_tables, write_facts
 from roads import connect, needs_install, scanned
 
 from lancefs.scan import selectivity
@@ -109,8 +108,7 @@ OTHERS = [
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("computed")
-    lance.write_dataset(facts_rows(), str(path / "facts.lance"), max_rows_per_file=1500)
-    lance.dataset(str(path / "facts.lance")).delete("n % 500 = 3")
+    write_facts(path)
     return path
 
 

@@ -24,6 +24,7 @@ from joined_tables import (
     keys_rows,
     make_long,
     own_tables,
+    write_facts,
 )
 from roads import connect, needs_install, scanned
 
@@ -42,8 +43,7 @@ JOIN = "SELECT f.n, kind FROM {facts} f JOIN {keys} j ON f.n = j.id"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("outside")
-    lance.write_dataset(facts_rows(), str(path / "facts.lance"), max_rows_per_file=1500)
-    lance.dataset(str(path / "facts.lance")).delete("n % 500 = 3")
+    write_facts(path)
     for name, rows in (("keys", keys_rows()), ("others", keys_rows()[:40])):
         pq.write_table(rows, path / f"{name}.parquet")
         lance.write_dataset(rows, str(path / f"{name}.lance"))
