@@ -119,9 +119,9 @@ def key_sources(query: TableQuery) -> list[KeySource]:
             continue
         files = _files_of(source)
         name = "" if files else source["table_name"]
-        # Where a view is being bound, a name may be a view of it, which DuckDB refuses; and what a
-        # relation captured is not known.
-        if query.is_view and name:
+        # Where a view or `lance_scan` is being bound, a name may be a view with it, which DuckDB
+        # refuses; and what a relation captured is not known.
+        if name and not query.is_by_name:
             continue
         other = _Outside(source, select, _columns_in(root, source, select, query))
         compared = [_Compared(*pair) for pair in columns_joined_with(query, other)]

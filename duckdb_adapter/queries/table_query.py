@@ -145,11 +145,6 @@ class TableQuery:
         return node if node is not None and self.names(node["from_table"]) else None
 
     @property
-    def is_view(self) -> bool:
-        """Whether the statement names a view of the table."""
-        return self._view is not None
-
-    @property
     def is_by_name(self) -> bool:
         """Whether the table itself is named, and neither a view nor a call stands for it."""
         return self._view is None and self._call is None

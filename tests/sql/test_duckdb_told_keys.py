@@ -218,6 +218,25 @@ def test_a_table_of_an_attached_folder_is_joined_with_what_a_relation_captured(
     assert len(wanted) == 3
 
 
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "WHERE n IN (SELECT n FROM part)",
+        "JOIN part USING (n)",
+        "WHERE n <= (SELECT max(n) FROM part)",
+    ],
+)
+@pytest.mark.parametrize("name", ["lance_scan({t})", "{t}"])
+def test_a_view_with_the_call_that_stands_for_the_table(
+    folder: Path, native: Any, name: str, rest: str
+) -> None:
+    con, table = connect("install"), f"'{folder}/facts.lance'"
+    con.execute(f"CREATE VIEW part AS FROM lance_scan({table}) WHERE n < 40")
+    found = con.execute(f"SELECT count(*), sum(n) FROM {name.format(t=table)} {rest}").fetchall()
+    part = rest.replace("part", "(FROM facts WHERE n < 40) AS part")
+    assert found == native.execute(f"SELECT count(*), sum(n) FROM facts {part}").fetchall()
+
+
 def test_a_pipe_is_read_once(folder: Path, tmp_path: Path) -> None:
     pipe, text = tmp_path / "keys.csv", "SELECT n FROM '{}/facts.lance' WHERE n IN ({}) ORDER BY n"
     os.mkfifo(pipe)
