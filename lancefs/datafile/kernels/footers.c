@@ -8,7 +8,8 @@
 #define DISTINCT 16 /* descriptions of a column that the next one is compared with at first */
 
 /* The columns of the table of pages, as in footers.py. */
-enum { ROWS, BUFFERS, FIRST, DESCRIPTION = FIRST + 2 * MAX_BUFFERS, DESCRIPTION_END, ENCODING, ENCODING_END, LIKE, NUMBERS };
+enum { ROWS, BUFFERS, FIRST, DESCRIPTION = FIRST + 2 * MAX_BUFFERS, DESCRIPTION_END, ENCODING };
+enum { ENCODING_END = ENCODING + 1, LIKE, NUMBERS };
 
 typedef struct {
     const uint8_t *data;

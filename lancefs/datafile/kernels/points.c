@@ -428,9 +428,9 @@ KERNEL(take_points, const int64_t *addresses, const int64_t *ends, int64_t piece
     return 0;
 }
 
-/* Join the texts of spans, in any order, each of which lies in one piece. Nulls have no text. Return the size of all texts, which are written whole only if
- * there is `room` for them, and SLACK behind it. `offsets` gets one number more than there are
- * spans. */
+/* Join the texts of spans, in any order, each of which lies in one piece. Nulls have no text. Return
+ * the size of all texts, which are written whole only if there is `room` for them, and SLACK behind
+ * it. `offsets` gets one number more than there are spans. */
 static int64_t join_spans(Pieces pieces, const int64_t *spans, int64_t count, const uint8_t *valid,
                           int32_t *offsets, uint8_t *out, int64_t room) {
     const int64_t all = pieces.count ? pieces.ends[pieces.count - 1] : 0;
@@ -487,7 +487,8 @@ KERNEL(join_leaves, const int64_t *addresses, const int64_t *ends, int64_t piece
         const int64_t *const spans = (const int64_t *)(const void *)(values + leaf[SPANS]);
         int32_t *const own = offsets + leaf[OFFSETS];
         const int64_t left = at < room ? room - at : 0;
-        const int64_t size = join_spans(pieces, spans, leaf[COUNT], valid, own, out + (room - left), left);
+        const int64_t size =
+            join_spans(pieces, spans, leaf[COUNT], valid, own, out + (room - left), left);
         if (size < 0 || at > INT64_MAX / 4)
             return DAMAGED;
         found[START] = at;
