@@ -107,10 +107,19 @@ FEW = [
 def test_duckdb_tests_what_keeps_most_rows_and_the_scan_what_does_not(
     native: Any, table: Path, filters: list[str | None], condition: str
 ) -> None:
-    assert is_tested_by_scan(table, condition) == (condition in FEW)
-    query = f"SELECT id, percent, text FROM {{t}} WHERE {condition} ORDER BY id"
+    shown = "SELECT id, percent, level, text FROM {t} WHERE {c}"
+    assert is_tested_by_scan(table, condition, shown) == (condition in FEW)
+    query = shown.format(t="{t}", c=condition) + " ORDER BY id"
     assert_same_rows(connect("shared"), native, table, query)
     assert (filters != [None]) == (condition in FEW)
+
+
+@pytest.mark.parametrize("condition", ["text >= 'text 1'", "percent > 5 OR level = 'error'"])
+def test_the_scan_tests_texts_that_nothing_else_needs(table: Path, condition: str) -> None:
+    assert is_tested_by_scan(table, condition)
+    assert is_tested_by_scan(table, condition, "SELECT max(id) FROM {t} WHERE {c} GROUP BY percent")
+    shown = "SELECT length(max(text)), count(level) FROM {t} WHERE {c} GROUP BY percent"
+    assert not is_tested_by_scan(table, condition, shown)
 
 
 def test_the_scan_tests_one_of_two_conditions(
