@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.function_names import AGGREGATES
-from duckdb_adapter.queries.parsing import rows_to_sql, tail_to_sql
+from duckdb_adapter.queries.parsing import expression_to_sql, rows_to_sql
 from duckdb_adapter.queries.repeatable import is_repeatable
 from duckdb_adapter.queries.table_query import TableQuery
 from duckdb_adapter.queries.table_reads import TableRead, as_subquery, shown_columns, sources_of
 from duckdb_adapter.queries.trees import (
-    aggregates,
     expressions_in,
     function_of,
+    has_aggregates,
     is_scalar,
     nodes_in,
 )
@@ -71,12 +71,11 @@ def aggregate_value(
         return None
     if source is not None:
         selects.append(source["subquery"]["node"])
-    text = tail_to_sql(expression, [])
+    value = expression_to_sql(expression)
     rows = "" if source is None else rows_to_sql(source, None)
     used = _used_by(selects, query)
-    if not used or text is None or rows is None:
+    if not used or value is None or rows is None:
         return None
-    value = text.removeprefix(" WHERE ")
     return AggregateValue(f"(SELECT {value}{rows})" if rows else value, len(selects), used)
 
 
@@ -92,7 +91,7 @@ def makes_one_row(node: Mapping[str, Any], query: TableQuery) -> bool:
     if any(node.get(part) for part in _OF_ROWS) or not reads_only(node, query):
         return False
     computed = [*expressions_in(node["select_list"]), *expressions_in(node.get("where_clause"))]
-    return _are_aggregates(node["select_list"]) and all(map(_may_repeat, computed))
+    return all(map(has_aggregates, node["select_list"])) and all(map(_may_repeat, computed))
 
 
 def reads_only(node: Mapping[str, Any], query: TableQuery) -> bool:
@@ -125,13 +124,6 @@ def _used_by(selects: Sequence[Mapping[str, Any]], query: TableQuery) -> frozens
             return None
         used |= uses.keys()
     return used
-
-
-def _are_aggregates(shown: Sequence[Mapping[str, Any]]) -> bool:
-    return all(
-        aggregates({"group_expressions": [], "aggregate_handling": "", "select_list": [each]})
-        for each in shown
-    )
 
 
 def _may_repeat(expression: Mapping[str, Any]) -> bool:

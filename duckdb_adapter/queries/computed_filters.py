@@ -14,20 +14,14 @@ from typing import Any, NamedTuple
 
 from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.column_uses import ColumnUses, PathUse, member_of, path_from_column
-from duckdb_adapter.queries.function_names import REPEATABLE
 from duckdb_adapter.queries.members import UsedColumns, reduce_uses
 from duckdb_adapter.queries.parsing import tail_to_sql
+from duckdb_adapter.queries.repeatable import is_of_row
 from duckdb_adapter.queries.row_tests import tests_of_term
 from duckdb_adapter.queries.table_query import TableQuery, kept_by_query
 from duckdb_adapter.queries.top_n import count_first_rows
-from duckdb_adapter.queries.trees import changes_columns, expressions_in, is_dotted, terms_of
+from duckdb_adapter.queries.trees import changes_columns, expressions_in, terms_of
 
-# Expressions that use nothing but the row. A subquery may read tables, and a parameter has no value
-# in the text.
-_OF_ROWS = {
-    *("COLUMN_REF", "CONSTANT", "CAST", "TYPE", "CASE", "COMPARISON", "BETWEEN", "CONJUNCTION"),
-    *("OPERATOR", "FUNCTION"),
-}
 # What stands after WHERE of a text that may have such a condition: a call, an operator, a part of a
 # text or list, a column on the right. To parse a text takes as long as to look up a row.
 _TEXT = re.compile(r"'[^']*'")
@@ -144,17 +138,6 @@ def _uses_of(tested: Any, columns: Mapping[str, str], alias: str) -> ColumnUses 
             is_tested=False, is_count_argument=False
         )
     return found
-
-
-def is_of_row(expression: Mapping[str, Any]) -> bool:
-    """Whether an expression uses nothing but the row, the same whenever it is computed.
-
-    Args:
-        expression: Its node; not what it is made of.
-    """
-    if expression["class"] != "FUNCTION":
-        return expression["class"] in _OF_ROWS
-    return expression["function_name"].lower() in REPEATABLE and not is_dotted(expression)
 
 
 def _uses_others(query: TableQuery, columns: Collection[str]) -> bool:

@@ -12,11 +12,17 @@ from typing import Any, NamedTuple
 
 from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.aggregate_values import reads_only
-from duckdb_adapter.queries.joined_columns import columns_joined_with
+from duckdb_adapter.queries.joined_columns import OtherSource, columns_joined_with
 from duckdb_adapter.queries.parsing import parse, rows_to_sql
 from duckdb_adapter.queries.repeatable import is_constant, is_repeatable
 from duckdb_adapter.queries.table_query import TableQuery
-from duckdb_adapter.queries.table_reads import TableRead, as_subquery, shown_columns, sources_of
+from duckdb_adapter.queries.table_reads import (
+    TableRead,
+    as_subquery,
+    shown_columns,
+    sources_of,
+    subquery_of,
+)
 from duckdb_adapter.queries.trees import (
     NamedColumns,
     arguments_of,
@@ -25,12 +31,9 @@ from duckdb_adapter.queries.trees import (
     terms_of,
 )
 
-# Keys as a table of one column, and a list as one.
+# What keys are called, as a table and as its column; and a list as one.
 _ALIAS, _KEY = "lancefs_listed", "key"
-_AS_TABLE, _UNNESTED = (
-    f"SELECT 1 FROM (SELECT 1) AS {_ALIAS}({_KEY})",
-    "SELECT unnest(list_value(1))",
-)
+_UNNESTED = "SELECT unnest(list_value(1))"
 EXTREMES = ("min", "max")
 
 
@@ -83,28 +86,6 @@ class _Equal(NamedTuple):
     column: str
     node: Mapping[str, Any]
     place: int
-
-
-class _Beside(NamedTuple):
-    """A subquery in a FROM clause; see `joined_columns.OtherTable`.
-
-    Attributes:
-        source: Its node, or that of the name of a common table expression.
-        alias: What its columns are qualified with.
-        columns: Their names.
-    """
-
-    source: Mapping[str, Any]
-    alias: str
-    columns: Mapping[str, str]
-
-    def names(self, node: Mapping[str, Any]) -> bool:
-        """Whether a node is this one."""
-        return node is self.source
-
-    def table_names(self, source: Mapping[str, Any]) -> set[str]:
-        """Return what columns can be qualified with, in lower case."""
-        return {fold(self.alias)}
 
 
 def computed_keys(query: TableQuery, read: TableRead) -> list[KeySource]:
@@ -160,7 +141,7 @@ def _joined(query: TableQuery, read: TableRead) -> Iterator[_Equal]:
         if subquery is None:
             continue
         node, shown = subquery["subquery"]["node"], shown_columns(subquery)
-        other = _Beside(source, subquery["alias"], {name: name for name in shown})
+        other = OtherSource(source, subquery["alias"], {name: name for name in shown})
         for ours, their in columns_joined_with(query, other, read):
             yield _Equal(ours, node, shown[their])
 
@@ -191,12 +172,8 @@ def _key(equal: _Equal, query: TableQuery) -> KeySource | None:
 
 def _as_key(column: str, node: Mapping[str, Any]) -> KeySource | None:
     """Return what a query of one column shows as keys of a column of the table."""
-    template = parse(_AS_TABLE)
-    if template is None:
-        return None
-    source = template["from_table"]
-    subquery = {**source["subquery"], "node": node}
-    rows = rows_to_sql({**source, "subquery": subquery}, None)
+    source = subquery_of(node, _ALIAS, [_KEY])
+    rows = None if source is None else rows_to_sql(source, None)
     return None if rows is None else KeySource(column, _KEY, rows, False, _ALIAS, used=(_KEY,))
 
 

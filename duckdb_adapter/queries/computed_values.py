@@ -19,17 +19,17 @@ from duckdb_adapter.queries.aggregate_values import (
     aggregate_value,
     makes_one_row,
 )
-from duckdb_adapter.queries.computed_filters import is_of_row
 from duckdb_adapter.queries.computed_keys import KeySource, computed_keys, is_grouped
 from duckdb_adapter.queries.function_names import AGGREGATES
 from duckdb_adapter.queries.joins import join_conditions
-from duckdb_adapter.queries.parsing import tail_to_sql
+from duckdb_adapter.queries.parsing import expression_to_sql
+from duckdb_adapter.queries.repeatable import is_of_row
 from duckdb_adapter.queries.table_query import TableQuery, kept_by_query
 from duckdb_adapter.queries.table_reads import TableRead, count_places, reads_in
 from duckdb_adapter.queries.times import ORDERING, ZONED
 from duckdb_adapter.queries.trees import (
     NamedColumns,
-    comparison_in,
+    compared_values,
     expressions_in,
     function_of,
     name_alone,
@@ -86,9 +86,8 @@ def computed_values(query: TableQuery) -> ComputedValues:
         query: The statement with the table.
     """
     nothing, text = ComputedValues([], []), query.text.lower()
-    moments = _moments(query, text)
-    is_zoned = bool(moments) and _MAY_HAVE_ZONES.search(text) is not None
-    if not query.columns or not (is_zoned or _may_compute(text)):
+    moments = _moments(query, text) if _MAY_HAVE_ZONES.search(text) else set()
+    if not query.columns or not (moments or _may_compute(text)):
         return nothing
     root, read = query.statement_root, _read_of(query)
     if root is None or read is None or read.select.get("sample"):
@@ -148,11 +147,7 @@ class _Comparisons:
 
     def bounds(self, term: Mapping[str, Any]) -> Iterator[ComputedBound]:
         """Yield what a condition compares a column with."""
-        compared = comparison_in(term, self._columns.by_name)
-        column = None if compared is None else self._columns.find(compared.column)
-        if compared is None or column is None:
-            return
-        for operator, other in zip(compared.operators, compared.others, strict=True):
+        for column, operator, other in compared_values(term, self._columns):
             value = self._value(column, other) if operator in ORDERING else None
             if value is not None:
                 yield ComputedBound(column, operator, value)
@@ -160,8 +155,8 @@ class _Comparisons:
     def _value(self, column: str, expression: Mapping[str, Any]) -> AggregateValue | None:
         """Return the value of an expression that DuckDB does not push down; None for others."""
         if column in self._moments and self._may_have_zone(expression):
-            text = tail_to_sql(expression, [])
-            return AggregateValue(text.removeprefix(" WHERE "), 0, frozenset()) if text else None
+            text = expression_to_sql(expression)
+            return AggregateValue(text, 0, frozenset()) if text else None
         if not self._query.is_by_name:
             return None
         value = aggregate_value(expression, self._query, self._read)

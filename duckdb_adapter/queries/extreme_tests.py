@@ -27,7 +27,7 @@ from duckdb_adapter.queries.table_reads import (
 from duckdb_adapter.queries.trees import (
     NamedColumns,
     arguments_of,
-    comparison_in,
+    compared_values,
     constant_text,
     expressions_in,
     is_dotted,
@@ -174,11 +174,7 @@ def _tests(read: TableRead, query: TableQuery) -> Iterator[ExtremeTest]:
     where = read.select["where_clause"]
     columns = NamedColumns(query.columns, query.table_names(read.source))
     for term in () if not where or read.select["sample"] else terms_of(where):
-        compared = comparison_in(term, query.columns)
-        column = None if compared is None else columns.find(compared.column)
-        if compared is None or column is None:
-            continue
-        for operator, other in zip(compared.operators, compared.others, strict=True):
+        for column, operator, other in compared_values(term, columns):
             found = _shifted_extreme(other, read, query)
             if found is not None and operator != "not_equal":
                 yield ExtremeTest(column, operator, *found)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.joins import equal_columns, inner_joins, join_conditions
@@ -52,6 +52,33 @@ class OtherTable(Protocol):
     def table_names(self, source: Mapping[str, Any]) -> set[str]:
         """Return what its columns can be qualified with, in lower case."""
         ...
+
+
+class OtherSource(NamedTuple):
+    """A part of a FROM clause, as another table.
+
+    Attributes:
+        source: Its node.
+        alias: What its columns are qualified with.
+        columns: Those that the text names, by their names in lower case.
+    """
+
+    source: Mapping[str, Any]
+    alias: str
+    columns: Mapping[str, str]
+
+    def names(self, node: Mapping[str, Any]) -> bool:
+        """Whether a node is this one."""
+        return node is self.source
+
+    def table_names(self, source: Mapping[str, Any]) -> set[str]:
+        """Return what columns can be qualified with, in lower case."""
+        return {fold(self.alias)}
+
+    @property
+    def named_columns(self) -> NamedColumns:
+        """The columns, as the text names them."""
+        return NamedColumns(self.columns, {fold(self.alias)})
 
 
 @kept_by_query

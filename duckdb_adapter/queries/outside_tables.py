@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from duckdb_adapter.identifiers import fold
 from duckdb_adapter.queries.column_uses import sole_argument
 from duckdb_adapter.queries.computed_keys import EXTREMES, KeySource
-from duckdb_adapter.queries.joined_columns import columns_joined_with, joins_in
+from duckdb_adapter.queries.joined_columns import OtherSource, columns_joined_with, joins_in
 from duckdb_adapter.queries.joins import join_conditions
 from duckdb_adapter.queries.parsing import rows_to_sql
 from duckdb_adapter.queries.repeatable import is_constant, is_repeatable
@@ -25,7 +25,7 @@ from duckdb_adapter.queries.times import ORDERING
 from duckdb_adapter.queries.trees import (
     NamedColumns,
     arguments_of,
-    comparison_in,
+    compared_values,
     constant_text,
     expressions_in,
     function_of,
@@ -52,30 +52,19 @@ _MAX_KEYS = 4
 
 
 class _Outside(NamedTuple):
-    """Something that a SELECT reads; see `joined_columns.OtherTable`.
+    """Something that a SELECT reads.
 
     Attributes:
-        source: Its node.
+        table: What it is in the FROM clause.
         select: The node of the SELECT.
-        columns: The columns that the text names, by their names in lower case.
     """
 
-    source: Mapping[str, Any]
+    table: OtherSource
     select: Mapping[str, Any]
-    columns: Mapping[str, str]
-
-    def names(self, node: Mapping[str, Any]) -> bool:
-        """Whether a node is this one."""
-        return node is self.source
-
-    def table_names(self, source: Mapping[str, Any]) -> set[str]:
-        """Return what columns can be qualified with, in lower case."""
-        return {fold(_alias_of(self.source))}
 
     def conditions(self) -> list[Mapping[str, Any]]:
         """Return conditions of the SELECT that only ask for these columns."""
-        where = self.select.get("where_clause")
-        columns = NamedColumns(self.columns, self.table_names(self.source))
+        where, columns = self.select.get("where_clause"), self.table.named_columns
         return [term for term in terms_of(where) if _is_about(term, columns)] if where else []
 
     @property
@@ -123,8 +112,9 @@ def key_sources(query: TableQuery) -> list[KeySource]:
         # refuses; and what a relation captured is not known.
         if name and not query.is_by_name:
             continue
-        other = _Outside(source, select, _columns_in(root, source, select, query))
-        compared = [_Compared(*pair) for pair in columns_joined_with(query, other)]
+        columns = _columns_in(root, source, select, query)
+        other = _Outside(OtherSource(source, _alias_of(source), columns), select)
+        compared = [_Compared(*pair) for pair in columns_joined_with(query, other.table)]
         compared += _compared_with(query, read, other)
         for key in _keys_of(other, compared):
             found.append(key._replace(name=name, is_captured=is_captured, files=files))
@@ -135,11 +125,7 @@ def _compared_with(query: TableQuery, read: TableRead, other: _Outside) -> Itera
     """Yield columns that are compared with a value of something, `(SELECT max(id) FROM wanted)`."""
     ours = NamedColumns(query.columns, query.table_names(read.source))
     for term in join_conditions(read.select):
-        compared = comparison_in(term, query.columns)
-        column = None if compared is None else ours.find(compared.column)
-        if compared is None or column is None:
-            continue
-        for operator, value in zip(compared.operators, compared.others, strict=True):
+        for column, operator, value in compared_values(term, ours):
             node = value["subquery"]["node"] if is_scalar(value) else None
             if operator in ORDERING and node is other.select and _is_value(node, other):
                 yield from _shown_by(node, other, column, operator)
@@ -147,7 +133,7 @@ def _compared_with(query: TableQuery, read: TableRead, other: _Outside) -> Itera
 
 def _is_value(node: Mapping[str, Any], other: _Outside) -> bool:
     """Whether a SELECT shows one thing of something, and of nothing besides."""
-    is_one = len(node["select_list"]) == 1 and node["from_table"] is other.source
+    is_one = len(node["select_list"]) == 1 and node["from_table"] is other.table.source
     return is_one and shows_rows(node) and not (node["modifiers"] or node["cte_map"]["map"])
 
 
@@ -156,10 +142,9 @@ def _shown_by(
 ) -> Iterator[_Compared]:
     """Yield what a column is compared with, where that is a column, or an extreme of one."""
     (shown,) = node["select_list"]
-    theirs = NamedColumns(other.columns, other.table_names(other.source))
     function = function_of(shown) or ""
     argument = sole_argument(shown) if function in EXTREMES else None
-    key = theirs.find(shown if argument is None else argument)
+    key = other.table.named_columns.find(shown if argument is None else argument)
     # Of more rows, an extreme would be another one.
     is_known = argument is None or (other.has_all_conditions and not shown["filter"])
     if key is not None and is_known:
@@ -173,8 +158,8 @@ def _keys_of(other: _Outside, compared: Sequence[_Compared]) -> Iterator[KeySour
     if terms:
         joined = other.select["where_clause"]
         where = {**joined, "children": terms} if len(terms) > 1 else terms[0]
-    alias = _alias_of(other.source)
-    rows = rows_to_sql({**other.source, "alias": alias}, where) if compared else None
+    alias = other.table.alias
+    rows = rows_to_sql({**other.table.source, "alias": alias}, where) if compared else None
     if rows is None:
         return
     refs = (each for each in expressions_in(terms) if each["class"] == "COLUMN_REF")

@@ -190,6 +190,16 @@ def tail_to_sql(where: Mapping[str, Any] | None, modifiers: Sequence[Any]) -> st
     return _to_sql({"where_clause": where, "modifiers": modifiers}, _BEFORE)
 
 
+def expression_to_sql(expression: Mapping[str, Any]) -> str | None:
+    """Return an expression in SQL; None where DuckDB cannot.
+
+    Args:
+        expression: Its node, as the tree of a statement has it.
+    """
+    text = tail_to_sql(expression, [])
+    return None if text is None else text.removeprefix(" WHERE ")
+
+
 def rows_to_sql(source: Mapping[str, Any], where: Mapping[str, Any] | None) -> str | None:
     """Return a FROM clause with a condition in SQL; None where DuckDB cannot.
 

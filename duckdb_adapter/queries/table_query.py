@@ -192,10 +192,10 @@ class TableQuery:
         }
 
     def reads_alone(self, columns: Collection[str]) -> bool:
-        """Whether the query uses the table alone, with some columns at least outside of WHERE.
+        """Whether the query uses the table alone, and columns outside of WHERE.
 
         Args:
-            columns: Those that it has to use there; there have to be others if these are none.
+            columns: Those that have to be among the latter; any will do if there are none.
         """
         node = self.table_select
         if node is None:

@@ -163,16 +163,29 @@ def as_subquery(source: SyntaxNode, read: TableRead, root: SyntaxNode | None) ->
     if source["type"] == "SUBQUERY":
         return source
     name = plain_name(source)
-    named, template = read.known.get(name), parse(_SUBQUERY)
-    if named is None or root is None or template is None:
+    named = read.known.get(name)
+    if named is None or root is None:
         return None
     if count_places(root, lambda node: plain_name(node) == name) != 1:
         return None
-    inner = template["from_table"]
-    subquery = {**inner["subquery"], "node": named.query}
     names = source["column_name_alias"] or named.aliases
-    aliases = {"alias": source["alias"] or name, "column_name_alias": names}
-    return {**inner, **aliases, "subquery": subquery}
+    return subquery_of(named.query, source["alias"] or name, names)
+
+
+def subquery_of(query: SyntaxNode, alias: str, names: Sequence[str]) -> SyntaxNode | None:
+    """Return a query as a part of a FROM clause; None where the parser makes no such part.
+
+    Args:
+        query: Its node.
+        alias: What its columns are qualified with.
+        names: Names of the columns, the first ones; none for their own.
+    """
+    template = parse(_SUBQUERY)
+    if template is None:
+        return None
+    inner = template["from_table"]
+    subquery = {**inner["subquery"], "node": query}
+    return {**inner, "alias": alias, "column_name_alias": list(names), "subquery": subquery}
 
 
 def shown_columns(subquery: SyntaxNode) -> Mapping[str, int]:

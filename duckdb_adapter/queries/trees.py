@@ -63,7 +63,12 @@ def aggregates(node: Mapping[str, Any]) -> bool:
     """Whether a SELECT returns groups of rows, or one row for all."""
     if node["group_expressions"] or node["aggregate_handling"] == "FORCE_AGGREGATES":
         return True
-    calls = (each for each in expressions_in(node["select_list"]) if each["class"] == "FUNCTION")
+    return has_aggregates(node["select_list"])
+
+
+def has_aggregates(node: Any) -> bool:
+    """Whether expressions have functions that make one value of rows."""
+    calls = (each for each in expressions_in(node) if each["class"] == "FUNCTION")
     return any(call["function_name"].lower() in MAKING_ONE_VALUE for call in calls)
 
 
@@ -291,6 +296,34 @@ class ComparedColumn(NamedTuple):
     column: Mapping[str, Any]
     operators: Sequence[str]
     others: Sequence[Mapping[str, Any]]
+
+
+class ComparedValue(NamedTuple):
+    """A comparison of a column of a table with something.
+
+    Attributes:
+        column: The column.
+        operator: The function of Arrow.
+        other: What the column is compared with.
+    """
+
+    column: str
+    operator: str
+    other: Mapping[str, Any]
+
+
+def compared_values(term: Mapping[str, Any], columns: NamedColumns) -> Iterator[ComparedValue]:
+    """Yield what a condition compares a column with; nothing for any other condition.
+
+    Args:
+        term: The condition; `BETWEEN` is two comparisons.
+        columns: The columns of the table, as the query names them.
+    """
+    compared = comparison_in(term, columns.by_name)
+    column = None if compared is None else columns.find(compared.column)
+    if compared is not None and column is not None:
+        for operator, other in zip(compared.operators, compared.others, strict=True):
+            yield ComparedValue(column, operator, other)
 
 
 def comparison_in(term: Mapping[str, Any], columns: Mapping[str, str]) -> ComparedColumn | None:

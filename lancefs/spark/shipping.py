@@ -36,8 +36,9 @@ def ship(owner: Callable[..., Any], *arguments: Any) -> Shipped:
 
 def rebuild(module, name, pickled, release, shipped=None):  # type: ignore[no-untyped-def]
     """Call `name` of `module`, or say who lacks lancefs, or this release. Travels by value."""
-    # Nothing of this module is there when this runs: it may use only what every Python has. So the
-    # arguments, of classes of lancefs, are unpickled when it is known to be there.
+    # Nothing of this module is there when this runs, not even for annotations: it may use only what
+    # every Python has. So the arguments, of classes of lancefs, are unpickled when that is known to
+    # be there.
     import os
     import pickle
     import socket
